@@ -1,0 +1,141 @@
+"""Whole columns in, one statement out: `INSERT ... SELECT FROM unnest` and its relatives, built once at import.
+
+A batch of fifty runs costs one round trip a table instead of fifty. Every statement here takes one array a column; a nested
+array (`text[]` in a row) travels as JSON text, since unnest would flatten it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Column, Connection, Table, Text, bindparam, cast, column, func, select, text
+from sqlalchemy.dialects.postgresql import ARRAY, JSONB, insert
+from sqlalchemy.sql import FromClause
+from sqlalchemy.sql.elements import ColumnElement
+from sqlalchemy.sql.expression import Executable
+from sqlalchemy.types import TypeEngine
+
+from db.json import dumps
+
+_COUNTED = {"preserve_rowcount": True}
+"""Without it SQLAlchemy does not keep the count of an INSERT."""
+
+
+def _travels_as(kind: TypeEngine[Any]) -> TypeEngine[Any]:
+    """Documents and arrays travel as text and are cast inside the statement."""
+    return Text() if isinstance(kind, JSONB | ARRAY) else kind
+
+
+def _arrived(source: ColumnElement[Any], kind: TypeEngine[Any]) -> ColumnElement[Any]:
+    if isinstance(kind, JSONB):
+        return cast(source, JSONB)
+    if isinstance(kind, ARRAY):
+        return cast(source, kind)
+    return source
+
+
+def unnested(columns: Mapping[str, TypeEngine[Any]], name: str = "given") -> FromClause:
+    """`unnest(:in_a, :in_b, ...) AS given(a, b, ...)`; `arrays` names the parameters."""
+    given = [bindparam(f"in_{key}", type_=ARRAY(_travels_as(kind))) for key, kind in columns.items()]
+    return (
+        func.unnest(*given)
+        .table_valued(*[column(key, _travels_as(kind)) for key, kind in columns.items()])
+        .render_derived(name=name)
+    )
+
+
+def arrays(columns: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
+    """The parameters of `unnested`, a list a column. Not named as the columns: SQLAlchemy keeps those names for itself."""
+    return {f"in_{key}": values for key, values in columns.items()}
+
+
+def keys(wanted: Collection[tuple[str, str]]) -> dict[str, Any]:
+    """The parameters of `unnested` for keys of realm and id, in the order in which rows are locked."""
+    ordered = sorted(wanted)
+    return arrays({"realm_id": [key[0] for key in ordered], "id": [key[1] for key in ordered]})
+
+
+def _array_literal(values: Sequence[str]) -> str:
+    """A one-dimensional PostgreSQL array of texts, as text."""
+    quoted = ('"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"' for value in values)
+    return "{" + ",".join(quoted) + "}"
+
+
+@dataclass(frozen=True, slots=True)
+class Bulk:
+    """A statement over unnested columns. `run` returns how many rows it hit."""
+
+    name: str
+    statement: Executable
+    columns: tuple[str, ...]
+    documents: frozenset[str]
+    arrays: frozenset[str]
+
+    def run(self, connection: Connection, rows: Sequence[Mapping[str, Any]]) -> int:
+        """Write all `rows` at once; each row has a value for every column."""
+        parameters: dict[str, list[Any]] = {}
+        for key in self.columns:
+            values = [row[key] for row in rows]
+            if key in self.documents:
+                values = [None if value is None else dumps(value) for value in values]
+            elif key in self.arrays:
+                values = [None if value is None else _array_literal(value) for value in values]
+            parameters[key] = values
+        return int(connection.execute(self.statement, arrays(parameters), execution_options=_COUNTED).rowcount)
+
+
+def _bulk(name: str, statement: Executable, columns: Sequence[Column[Any]], extra: Sequence[str] = ()) -> Bulk:
+    return Bulk(
+        name=name,
+        statement=statement,
+        columns=(*[c.name for c in columns], *extra),
+        documents=frozenset(c.name for c in columns if isinstance(c.type, JSONB)),
+        arrays=frozenset(c.name for c in columns if isinstance(c.type, ARRAY)),
+    )
+
+
+def insert_into(table: Table, *names: str) -> Bulk:
+    """`INSERT INTO table (names) SELECT ... FROM unnest(...)`. A row that is there already is an error."""
+    columns = [table.c[name] for name in names]
+    given = unnested({c.name: c.type for c in columns})
+    rows = select(*[_arrived(given.c[c.name], c.type) for c in columns])
+    return _bulk(f"insert {table.name}", table.insert().from_select(list(names), rows, include_defaults=False), columns)
+
+
+def insert_new(table: Table, *names: str) -> Bulk:
+    """As `insert_into`, but a row that is there already is passed over (and not counted)."""
+    columns = [table.c[name] for name in names]
+    given = unnested({c.name: c.type for c in columns})
+    rows = select(*[_arrived(given.c[c.name], c.type) for c in columns])
+    statement = insert(table).from_select(list(names), rows, include_defaults=False).on_conflict_do_nothing()
+    return _bulk(f"insert new {table.name}", statement, columns)
+
+
+def delete_from(table: Table, *names: str, guard: str | None = None) -> Bulk:
+    """`DELETE FROM table USING unnest(...) WHERE names match [AND guard]`."""
+    columns = [table.c[name] for name in names]
+    given = unnested({c.name: c.type for c in columns})
+    statement = table.delete().where(*[c == given.c[c.name] for c in columns])
+    if guard is not None:
+        statement = statement.where(text(guard))
+    return _bulk(f"delete {table.name}", statement, columns)
+
+
+def update_rows(
+    table: Table, by: Sequence[str], sets: Sequence[str], guard: str | None = None, *, name: str | None = None
+) -> Bulk:
+    """`UPDATE table SET sets FROM unnest(...) WHERE by match [AND guard]`. `guard` may name `given` and the table.
+
+    `name` tells two updates of one table apart in a ledger."""
+    columns = [table.c[key] for key in (*by, *sets)]
+    given = unnested({c.name: c.type for c in columns})
+    statement = (
+        table.update()
+        .values({key: _arrived(given.c[key], table.c[key].type) for key in sets})
+        .where(*[table.c[key] == given.c[key] for key in by])
+    )
+    if guard is not None:
+        statement = statement.where(text(guard))
+    return _bulk(name or f"update {table.name}", statement, columns)

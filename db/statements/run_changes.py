@@ -1,0 +1,83 @@
+"""One run at a time: what a person changes about it. Locks the run first, as the workers do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import Connection, case, func, select
+
+from db.rows import AnyRow
+from db.tables import Approval, WorkflowRun, table
+
+runs = table(WorkflowRun)
+approvals = table(Approval)
+
+
+def lock_run(connection: Connection, realm_id: str, run_id: str) -> AnyRow | None:
+    """A run, locked."""
+    statement = select(runs).where(runs.c.realm_id == realm_id, runs.c.id == run_id)
+    return connection.execute(statement.with_for_update()).one_or_none()
+
+
+def find_run(
+    connection: Connection, realm_id: str, workflow_id: str, trigger_key: str, subject_id: str
+) -> AnyRow | None:
+    """The run of a trigger key and subject."""
+    return connection.execute(
+        select(runs).where(
+            runs.c.realm_id == realm_id,
+            runs.c.workflow_id == workflow_id,
+            runs.c.trigger_key == trigger_key,
+            runs.c.subject_id == subject_id,
+        )
+    ).one_or_none()
+
+
+# While a worker holds the run its due_at is the end of the lease, and it looks at the run again by itself.
+_due_now = case((runs.c.lease_owner.is_(None), func.clock_timestamp()), else_=runs.c.due_at)
+
+
+def request_cancel(connection: Connection, realm_id: str, run_id: str) -> None:
+    """Ask for the cancellation of a locked run. A run that is held back by a disabled workflow goes on to be cancelled."""
+    connection.execute(
+        runs.update()
+        .where(runs.c.realm_id == realm_id, runs.c.id == run_id)
+        .values(cancel_requested_at=func.clock_timestamp(), paused=False, due_at=_due_now)
+    )
+
+
+def make_due(connection: Connection, realm_id: str, run_id: str) -> None:
+    """A locked run is due now, unless it is paused or in a worker's hands."""
+    connection.execute(
+        runs.update().where(runs.c.realm_id == realm_id, runs.c.id == run_id, ~runs.c.paused).values(due_at=_due_now)
+    )
+
+
+def run_of_approval(connection: Connection, realm_id: str, approval_id: str) -> str | None:
+    """The run an approval belongs to."""
+    return connection.execute(
+        select(approvals.c.run_id).where(approvals.c.realm_id == realm_id, approvals.c.id == approval_id)
+    ).scalar_one_or_none()
+
+
+def lock_approval(connection: Connection, realm_id: str, approval_id: str) -> AnyRow | None:
+    """An approval, locked. Its run has been locked before."""
+    statement = select(approvals).where(approvals.c.realm_id == realm_id, approvals.c.id == approval_id)
+    return connection.execute(statement.with_for_update()).one_or_none()
+
+
+def end_approval(connection: Connection, realm_id: str, approval_id: str, values: Mapping[str, Any]) -> int:
+    """Decide a pending approval before its expiry, by the database's clock."""
+    return int(
+        connection.execute(
+            approvals.update()
+            .where(
+                approvals.c.realm_id == realm_id,
+                approvals.c.id == approval_id,
+                approvals.c.state == "pending",
+                approvals.c.expires_at > func.clock_timestamp(),
+            )
+            .values(values)
+        ).rowcount
+    )
