@@ -1,0 +1,44 @@
+"""Telling a database that is away from a statement that is wrong."""
+
+from __future__ import annotations
+
+import re
+
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, TimeoutError
+
+_CONTENTION = frozenset({"40001", "40P01", "55P03"})
+"""serialization_failure, deadlock_detected, lock_not_available."""
+
+_SHORTAGES = ("08", "53", "57", "58", "25006")
+"""Classes of SQLSTATE (and one state) that tell of the server and not of the statement: connection, resources, operator
+intervention, system error, and a server that is read-only for a while."""
+
+
+def sqlstate(error: DBAPIError) -> str | None:
+    """The SQLSTATE of an error, if the server gave one."""
+    state = getattr(error.orig, "sqlstate", None)
+    return state if isinstance(state, str) else None
+
+
+def is_contention(error: BaseException) -> bool:
+    """Whether the transaction lost to another one, and may simply be done again."""
+    return isinstance(error, DBAPIError) and sqlstate(error) in _CONTENTION
+
+
+def is_outage(error: BaseException) -> bool:
+    """Whether the database was away or short of something: nobody's run is to blame, and all of it is tried again."""
+    if isinstance(error, TimeoutError):
+        return True
+    if not isinstance(error, DBAPIError):
+        return False
+    state = sqlstate(error)
+    if state is None:
+        return error.connection_invalidated or isinstance(error, OperationalError | InterfaceError)
+    return state.startswith(_SHORTAGES)
+
+
+def message_of(error: BaseException) -> str:
+    """What may be kept of an unexpected error: its kind, and the SQLSTATE; never a value that it quotes."""
+    if isinstance(error, DBAPIError):
+        return f"{type(error.orig).__name__} {sqlstate(error) or ''}".strip()
+    return re.sub(r"[^A-Za-z0-9_ ]", "", type(error).__name__)
