@@ -12,5 +12,6 @@ roles        tenure_app, the role of the application
 tables       the tables, one aggregate a file
 statements   one function, one statement
 json         how values become JSON
+rows         the rows that statements return
 errors       DatabaseUnavailable
 """

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Column, Connection, Table, Text, bindparam, cast, column, func, select, text
@@ -38,7 +39,7 @@ def _arrived(source: ColumnElement[Any], kind: TypeEngine[Any]) -> ColumnElement
 
 def unnested(columns: Mapping[str, TypeEngine[Any]], name: str = "given") -> FromClause:
     """`unnest(:in_a, :in_b, ...) AS given(a, b, ...)`; `arrays` names the parameters."""
-    given = [bindparam(f"in_{key}", type_=ARRAY(_travels_as(kind))) for key, kind in columns.items()]
+    given = [cast(bindparam(f"in_{key}", type_=Text), ARRAY(_travels_as(kind))) for key, kind in columns.items()]
     return (
         func.unnest(*given)
         .table_valued(*[column(key, _travels_as(kind)) for key, kind in columns.items()])
@@ -46,21 +47,43 @@ def unnested(columns: Mapping[str, TypeEngine[Any]], name: str = "given") -> Fro
     )
 
 
-def arrays(columns: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
+def arrays(columns: Mapping[str, Sequence[Any]]) -> dict[str, str]:
     """The parameters of `unnested`, a list a column. Not named as the columns: SQLAlchemy keeps those names for itself."""
-    return {f"in_{key}": values for key, values in columns.items()}
+    return {f"in_{key}": array_literal(values) for key, values in columns.items()}
+
+
+def array_literal(values: Sequence[Any]) -> str:
+    """A one-dimensional PostgreSQL array in its text form, for texts, numbers, truth values, moments and bytes.
+
+    psycopg's own writer of lists took a quarter of a batch's time: it looks at every element with regular expressions.
+    """
+    return "{" + ",".join([_element(value) for value in values]) + "}"
+
+
+def _element(value: Any) -> str:
+    match value:
+        case None:
+            return "NULL"
+        case str():
+            if "\\" in value or '"' in value:
+                value = value.replace("\\", "\\\\").replace('"', '\\"')
+            return f'"{value}"'
+        case bool():
+            return "t" if value else "f"
+        case int() | float():
+            return repr(value)
+        case datetime():
+            return f'"{value.isoformat()}"'
+        case bytes():
+            return f'"\\\\x{value.hex()}"'
+        case _:
+            raise TypeError(f"an array for the database cannot hold a {type(value).__name__}")
 
 
 def keys(wanted: Collection[tuple[str, str]]) -> dict[str, Any]:
     """The parameters of `unnested` for keys of realm and id, in the order in which rows are locked."""
     ordered = sorted(wanted)
     return arrays({"realm_id": [key[0] for key in ordered], "id": [key[1] for key in ordered]})
-
-
-def _array_literal(values: Sequence[str]) -> str:
-    """A one-dimensional PostgreSQL array of texts, as text."""
-    quoted = ('"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"' for value in values)
-    return "{" + ",".join(quoted) + "}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +104,7 @@ class Bulk:
             if key in self.documents:
                 values = [None if value is None else dumps(value) for value in values]
             elif key in self.arrays:
-                values = [None if value is None else _array_literal(value) for value in values]
+                values = [None if value is None else array_literal(value) for value in values]
             parameters[key] = values
         return int(connection.execute(self.statement, arrays(parameters), execution_options=_COUNTED).rowcount)
 

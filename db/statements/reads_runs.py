@@ -1,0 +1,102 @@
+"""Runs, their attempts and approvals, as they are read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, Row, func, select
+
+from db.statements.reads_pages import newest
+from db.tables import Approval, StepAttempt, Workflow, WorkflowRun, table
+
+runs = table(WorkflowRun)
+attempts = table(StepAttempt)
+approvals = table(Approval)
+workflows = table(Workflow)
+
+
+def runs_page(
+    connection: Connection,
+    realm_id: str,
+    after: str | None,
+    limit: int,
+    *,
+    workflow_id: str | None = None,
+    subject_id: str | None = None,
+    state: str | None = None,
+    trigger: str | None = None,
+    since: datetime | None = None,
+) -> Sequence[Row[Any]]:
+    """Runs of a realm, the newest first."""
+    statement = select(runs).where(runs.c.realm_id == realm_id)
+    if workflow_id is not None:
+        statement = statement.where(runs.c.workflow_id == workflow_id)
+    if subject_id is not None:
+        statement = statement.where(runs.c.subject_id == subject_id)
+    if state is not None:
+        statement = statement.where(runs.c.state == state)
+    if trigger is not None:
+        statement = statement.where(runs.c.trigger_type == trigger)
+    if since is not None:
+        statement = statement.where(runs.c.created_at >= since)
+    return newest(connection, statement, runs.c.id, after, limit)
+
+
+def run(connection: Connection, realm_id: str, run_id: str) -> Row[Any] | None:
+    """A run."""
+    return connection.execute(select(runs).where(runs.c.realm_id == realm_id, runs.c.id == run_id)).one_or_none()
+
+
+def attempts_of(connection: Connection, realm_id: str, run_id: str) -> Sequence[Row[Any]]:
+    """The attempts of a run, in the order in which they were made: at most 20 steps of 10 attempts."""
+    return connection.execute(
+        select(attempts)
+        .where(attempts.c.realm_id == realm_id, attempts.c.run_id == run_id)
+        .order_by(attempts.c.step_index, attempts.c.attempt)
+    ).all()
+
+
+def approvals_of(connection: Connection, realm_id: str, run_id: str) -> Sequence[Row[Any]]:
+    """The approvals of a run, in the order of its steps."""
+    return connection.execute(
+        select(approvals)
+        .where(approvals.c.realm_id == realm_id, approvals.c.run_id == run_id)
+        .order_by(approvals.c.step_index)
+    ).all()
+
+
+def approvals_page(
+    connection: Connection, realm_id: str, after: str | None, limit: int, *, state: str | None = None
+) -> Sequence[Row[Any]]:
+    """Approvals of a realm, the newest first."""
+    statement = select(approvals).where(approvals.c.realm_id == realm_id)
+    if state is not None:
+        statement = statement.where(approvals.c.state == state)
+    return newest(connection, statement, approvals.c.id, after, limit)
+
+
+def approval(connection: Connection, realm_id: str, approval_id: str) -> Row[Any] | None:
+    """An approval."""
+    return connection.execute(
+        select(approvals).where(approvals.c.realm_id == realm_id, approvals.c.id == approval_id)
+    ).one_or_none()
+
+
+def approvals_waiting_for(
+    connection: Connection, realm_id: str, user_id: str, after: str | None, limit: int
+) -> Sequence[Row[Any]]:
+    """What a user is asked to decide and still can, the newest first, with the workflow's name. Never about the user."""
+    statement = (
+        select(approvals, workflows.c.name.label("workflow_name"))
+        .join(workflows, (workflows.c.realm_id == approvals.c.realm_id) & (workflows.c.id == approvals.c.workflow_id))
+        .where(
+            approvals.c.realm_id == realm_id,
+            approvals.c.approvers.contains([user_id]),
+            approvals.c.state == "pending",
+            approvals.c.expires_at > func.clock_timestamp(),
+            approvals.c.subject_id != user_id,
+        )
+    )
+    return newest(connection, statement, approvals.c.id, after, limit)
