@@ -1,0 +1,67 @@
+"""A run whose own transaction fails: the failure is recorded on it, without touching what made it fail.
+
+The step's attempt fails as `error`, which is transient, under the step's policy. If even that cannot be written, the run is
+put off and counted; ten times in a row and the next decision gives the step up (lifecycle.md, decision 4).
+"""
+
+from __future__ import annotations
+
+import logging
+from datetime import timedelta
+
+from db.session import Database
+from db.statements import runs as statements
+from engine.core.errors import Refused, Unavailable
+from engine.core.faults import is_outage, message_of
+from engine.core.leases import Lease
+from engine.core.ledger import Ledger
+from engine.core.retry import wait
+from engine.lifecycle import compensation
+from engine.lifecycle.decide import fail_attempt, fail_run
+from engine.lifecycle.facts import RunFact, RunFacts
+from engine.lifecycle.load import load_round, load_runs
+from engine.lifecycle.moves import Move
+from engine.lifecycle.plans import Plans
+
+log = logging.getLogger("engine.worker")
+
+BACKOFF = timedelta(seconds=5)
+"""The first pause of a run whose failure could not be recorded."""
+
+
+def record_guilty(database: Database, owner: str, plans: Plans, lease: Lease, error: Exception) -> list[Move]:
+    """Record the failure of this run. Raises only when the database is away."""
+    failure = Unavailable("error", f"the step failed in its own transaction: {message_of(error)}")
+    try:
+        with database.begin() as connection:
+            ledger, moves = Ledger(), []
+            for run in load_runs(connection, [lease], owner, plans):
+                move = _failed(run, load_round(connection, [run]), failure)
+                ledger.add([*move.rows, move.row(owner)])
+                moves.append(move)
+            ledger.write(connection)
+        return moves
+    except Exception as second:
+        if is_outage(second):
+            raise
+        log.exception("the failure of the run %s could not be recorded", lease.run_id)
+        _put_off(database, owner, lease)
+        return []
+
+
+def _failed(run: RunFact, facts: RunFacts, failure: Unavailable) -> Move:
+    if run.state == "compensating":
+        attempt = facts.undoable[run.key]
+        return compensation.failed(run, attempt, facts, failure, tries=attempt.compensation_attempts + 1)
+    if run.plan is None or run.step_index >= len(run.plan.steps):
+        return fail_run(run, facts, Refused("definition_unavailable", failure.message))
+    return fail_attempt(run, run.plan.steps[run.step_index], facts, failure)
+
+
+def _put_off(database: Database, owner: str, lease: Lease) -> None:
+    """The least that can be written: the count, and when the run is tried again."""
+    with database.begin() as connection:
+        for row in statements.lock_leased(connection, [lease.row], owner=owner):
+            count = row.interruptions + 1
+            pause = wait(count, BACKOFF, lease.run_id).total_seconds()
+            statements.put_off(connection, lease.row, owner=owner, interruptions=count, pause=pause)

@@ -1,0 +1,112 @@
+"""Runs as people start and stop them."""
+
+from __future__ import annotations
+
+import secrets
+
+from sqlalchemy import Connection
+
+from db.statements import run_changes
+from db.statements.outbox import notify
+from db.statements.runs import now
+from db.statements.workflows import revision, share_workflow
+from engine.core.errors import Refused
+from engine.core.trail import Cause, audit
+from engine.directory.facts import Wanted
+from engine.directory.load import load_facts
+from engine.lifecycle import workflows
+from engine.lifecycle.definition import load
+from engine.lifecycle.guard import require_could_do
+from engine.lifecycle.states import RUN
+from engine.lifecycle.trigger_members import ManualMembers
+from engine.lifecycle.triggers import NewRun, start
+
+
+def start_manual(
+    connection: Connection,
+    cause: Cause,
+    workflow_id: str,
+    subject_id: str,
+    organization_id: str | None = None,
+    key: str | None = None,
+) -> tuple[str, bool]:
+    """Start a run for a user by hand. Returns its id, and whether it is new (the same `key` gives the same run).
+
+    The starter's own authority must cover every step, and nobody starts a run about themselves. Raises Refused (`not_found`,
+    `conflict`, `forbidden`, `grant_ceiling_exceeded`).
+    """
+    realm_id = cause.realm_id
+    if cause.actor_type != "user" or cause.actor_id is None:
+        raise Refused("forbidden", "a run is started by a user")
+    workflow = share_workflow(connection, realm_id, workflow_id)
+    if workflow is None:
+        raise Refused("not_found", "this workflow does not exist")
+    if workflow.state != "active":
+        raise Refused("conflict", f"the workflow is {workflow.state}")
+    published = revision(connection, realm_id, workflow_id, workflow.published_revision)
+    assert published is not None
+    definition = load(published.definition, published.definition_hash)
+    if not any(isinstance(trigger, ManualMembers) for trigger in definition.triggers):
+        raise Refused("conflict", "the published revision has no manual trigger")
+    if cause.actor_id == subject_id:
+        raise Refused("forbidden", "nobody starts a run about themselves", "subject_id")
+    require_could_do(connection, (realm_id, cause.actor_id), definition, "realm.workflows.run", organization_id)
+    _require_there(connection, realm_id, subject_id, organization_id)
+    trigger_key = f"manual:{key or secrets.token_hex(16)}"
+    known = run_changes.find_run(connection, realm_id, workflow_id, trigger_key, subject_id)
+    if known is not None:
+        return known.id, False
+    started = start(
+        connection,
+        [
+            NewRun(
+                realm_id,
+                workflow_id,
+                workflow.published_revision,
+                workflow.publisher_id,
+                subject_id,
+                organization_id,
+                "manual",
+                trigger_key,
+                definition.schema_version,
+                starter_id=cause.actor_id,
+            )
+        ],
+    )
+    if not started:
+        known = run_changes.find_run(connection, realm_id, workflow_id, trigger_key, subject_id)
+        assert known is not None
+        return known.id, False
+    notify(connection)
+    return started[0], True
+
+
+def cancel(connection: Connection, cause: Cause, run_id: str) -> None:
+    """Ask for a run to be cancelled: it then undoes what it did, like a failing one.
+
+    Raises Refused: `not_found`; `conflict` once it has finished, while it compensates, or when it was asked for before.
+    """
+    run = run_changes.lock_run(connection, cause.realm_id, run_id)
+    if run is None:
+        raise Refused("not_found", "this run does not exist")
+    if run.state in RUN.terminal or run.state == "compensating" or run.cancel_requested_at is not None:
+        state = "being cancelled" if run.state not in (*RUN.terminal, "compensating") else run.state
+        raise Refused("conflict", f"the run is {state} already")
+    run_changes.request_cancel(connection, cause.realm_id, run_id)
+    details = {"workflow_id": run.workflow_id}
+    workflows.write(connection, [audit(cause, "workflow.run.cancel_requested", ("run", run_id), details, "workflow")])
+    notify(connection)
+
+
+def _require_there(connection: Connection, realm_id: str, subject_id: str, organization_id: str | None) -> None:
+    wanted = Wanted(watching={(realm_id, subject_id)})
+    if organization_id is not None:
+        wanted.organizations.add((realm_id, organization_id))
+    facts = load_facts(connection, wanted, now(connection))
+    subject = facts.users.get((realm_id, subject_id))
+    if subject is None or not subject.can_be_subject:
+        raise Refused("not_found", "this user does not exist", "subject_id")
+    if organization_id is not None:
+        organization = facts.organizations.get((realm_id, organization_id))
+        if organization is None or organization.state != "active":
+            raise Refused("not_found", "this organization does not exist", "organization_id")

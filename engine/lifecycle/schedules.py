@@ -1,0 +1,128 @@
+"""Schedules: fills the slots that have come, at most 500 subjects a transaction, until the population is covered.
+
+A slot's pointer only grows, by compare and set under a row lock; slots missed in an outage are not caught up: the latest one
+is fired and covers the population again (source: "Not offered"; lifecycle.md, "Triggers").
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from sqlalchemy import Connection
+
+from db.rows import AnyRow
+from db.session import Database
+from db.statements import schedules as statements
+from db.statements.outbox import notify
+from engine.core.failpoints import hit
+from engine.core.faults import is_outage, message_of
+from engine.core.ledger import Ledger
+from engine.core.settings import EngineSettings
+from engine.core.trail import Cause, audit
+from engine.lifecycle.selectors.registry import SELECTORS
+from engine.lifecycle.slots import slot_at, slots_between
+from engine.lifecycle.triggers import NewRun, start
+
+log = logging.getLogger("engine.schedules")
+
+PAGE = 500
+"""Subjects a transaction starts runs for at most."""
+
+SCHEMA_VERSION = 1
+"""Of the definitions; the input version of runs that no event started."""
+
+
+@dataclass(frozen=True, slots=True)
+class FiredSlot:
+    """A slot that came to its end: its population is covered (`complete`), or the next one was due."""
+
+    realm_id: str
+    workflow_id: str
+    slot: datetime
+    started: int
+    complete: bool
+
+
+def fire_due(database: Database, settings: EngineSettings) -> list[FiredSlot]:
+    """Fill every slot that is due. Returns those that ended. Raises only when the database is away.
+
+    A schedule that fails is passed over until the next call, so that it holds up no other; nothing of it is lost.
+    """
+    fired: list[FiredSlot] = []
+    failed: set[tuple[str, str, int]] = set()
+    while True:
+        key = None
+        try:
+            with database.begin() as connection:
+                schedule = statements.take_due(connection, failed)
+                if schedule is None:
+                    return fired
+                key = (schedule.realm_id, schedule.workflow_id, schedule.ordinal)
+                ended = _fill(connection, schedule)
+                hit("schedule.before_commit")
+            hit("schedule.after_commit")
+            fired += ended
+        except Exception as error:
+            if key is None or is_outage(error):
+                raise
+            log.error("the schedule %s of %s failed: %s", key[2], key[1], message_of(error), exc_info=error)
+            failed.add(key)
+
+
+def _fill(connection: Connection, schedule: AnyRow) -> list[FiredSlot]:
+    """One page of one slot."""
+    every = timedelta(seconds=schedule.every_seconds)
+    ended: list[FiredSlot] = []
+    slot, cursor, started, missed = schedule.slot_at, schedule.slot_cursor or "", schedule.slot_started, 0
+    next_slot = schedule.next_slot_at
+    if next_slot <= schedule.now:
+        if slot is not None:
+            ended.append(_end(connection, schedule, slot, started, complete=False))
+        slot = slot_at(schedule.first_published_at, every, schedule.now)
+        missed = slots_between(next_slot, slot, every)
+        cursor, started, next_slot = "", 0, slot + every
+    model, page = SELECTORS[schedule.selector["type"]]
+    selector = model.model_validate(schedule.selector)
+    subjects = page(connection, schedule.realm_id, selector, cursor, PAGE)
+    started += len(start(connection, [_run(schedule, selector.organization_id, slot, user_id) for user_id in subjects]))
+    covered = len(subjects) < PAGE
+    progress = {
+        "next_slot_at": next_slot,
+        "slot_at": None if covered else slot,
+        "slot_cursor": None if covered else subjects[-1],
+        "slot_started": 0 if covered else started,
+    }
+    if statements.save_progress(connection, schedule, progress) != 1:
+        raise RuntimeError("a schedule that is locked has moved")
+    if covered:
+        ended.append(_end(connection, schedule, slot, started, complete=True, missed=missed))
+    if subjects:
+        notify(connection)
+    return ended
+
+
+def _run(schedule: AnyRow, organization_id: str | None, slot: datetime, user_id: str) -> NewRun:
+    return NewRun(
+        schedule.realm_id,
+        schedule.workflow_id,
+        schedule.published_revision,
+        schedule.publisher_id,
+        user_id,
+        organization_id,
+        "schedule",
+        f"slot:{slot.isoformat()}",
+        SCHEMA_VERSION,
+    )
+
+
+def _end(
+    connection: Connection, schedule: AnyRow, slot: datetime, started: int, *, complete: bool, missed: int = 0
+) -> FiredSlot:
+    details = {"slot": slot.isoformat(), "started": started, "complete": complete, "missed": missed}
+    ledger = Ledger()
+    target = ("workflow", schedule.workflow_id)
+    ledger.add([audit(Cause(schedule.realm_id), "workflow.schedule.fired", target, details, category="workflow")])
+    ledger.write(connection)
+    return FiredSlot(schedule.realm_id, schedule.workflow_id, slot, started, complete)

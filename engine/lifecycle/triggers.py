@@ -1,0 +1,151 @@
+"""Triggers: what starts runs. One run per trigger key, workflow and subject, by a unique index.
+
+event      `event:<outbox id>`, in the dispatcher's transaction
+schedule   `slot:<moment>`, see schedules
+manual     `manual:<key>`, see runs
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection
+
+from db.statements import triggers as statements
+from engine.core import ids
+from engine.core.ledger import Ledger, Row
+from engine.core.trail import Cause, audit
+from engine.outbox.dispatch import Event
+
+MAX_DEPTH = 3
+"""A run that another run's event started is one deeper; deeper than this none is started (source: "Loop protection")."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewRun:
+    """A run to be started."""
+
+    realm_id: str
+    workflow_id: str
+    revision: int
+    publisher_id: str
+    subject_id: str
+    organization_id: str | None
+    trigger_type: str
+    trigger_key: str
+    input_version: int
+    starter_id: str | None = None
+    event_type: str | None = None
+    event_id: str | None = None
+    depth: int = 0
+    correlation_id: str | None = None
+
+    def row(self) -> dict[str, Any]:
+        """The run's row. Its input is identifiers only."""
+        given = {
+            "user_id": self.subject_id,
+            "organization_id": self.organization_id,
+            "event_id": self.event_id,
+            "event_type": self.event_type,
+        }
+        return {
+            "realm_id": self.realm_id,
+            "id": ids.new(ids.Prefix.RUN),
+            "workflow_id": self.workflow_id,
+            "revision": self.revision,
+            "publisher_id": self.publisher_id,
+            "starter_id": self.starter_id,
+            "subject_id": self.subject_id,
+            "organization_id": self.organization_id,
+            "trigger_type": self.trigger_type,
+            "trigger_key": self.trigger_key,
+            "event_type": self.event_type,
+            "event_id": self.event_id,
+            "input": {name: value for name, value in given.items() if value is not None},
+            "input_version": self.input_version,
+            "depth": self.depth,
+        }
+
+
+def start(connection: Connection, runs: Sequence[NewRun]) -> list[str]:
+    """Start these runs, and audit those that were not there before. Returns their ids."""
+    if not runs:
+        return []
+    rows = [run.row() for run in runs]
+    about = {(row["realm_id"], row["id"]): run for row, run in zip(rows, runs, strict=True)}
+    started = [(row.realm_id, row.id) for row in statements.insert_runs(connection, rows)]
+    ledger = Ledger()
+    ledger.add(_started(about[key], key[1]) for key in started)
+    ledger.write(connection)
+    return [run_id for _, run_id in started]
+
+
+def _started(run: NewRun, run_id: str) -> Row:
+    """The publisher answers for every run; who started a manual one is told beside it."""
+    cause = Cause(
+        run.realm_id, "user", run.publisher_id, request_id=run_id, correlation_id=run_id, workflow_id=run.workflow_id
+    )
+    details = {
+        "workflow_id": run.workflow_id,
+        "revision": run.revision,
+        "subject_id": run.subject_id,
+        "trigger": run.trigger_type,
+        "starter_id": run.starter_id,
+        "event_id": run.event_id,
+        "caused_by": run.correlation_id,
+    }
+    return audit(cause, "workflow.run.started", ("run", run_id), details, category="workflow")
+
+
+def start_for_events(connection: Connection, events: Sequence[Event]) -> int:
+    """Start the runs that these events trigger; the consumer of the outbox dispatcher. Returns how many."""
+    about_users = [event for event in events if event.user_id is not None]
+    if not about_users:
+        return 0
+    matches = statements.match_events(
+        connection,
+        [
+            {
+                "realm_id": event.realm_id,
+                "type": event.type,
+                "user_id": event.user_id,
+                "organization_id": event.organization_id,
+            }
+            for event in about_users
+        ],
+    )
+    runs, suppressed = [], Ledger()
+    for match in matches:
+        event = about_users[match.number]
+        depth = 0 if event.caused_by_workflow is None else event.depth + 1
+        if event.caused_by_workflow == match.workflow_id or depth > MAX_DEPTH:
+            suppressed.add([_suppressed(event, match.workflow_id, depth)])
+            continue
+        assert event.user_id is not None
+        runs.append(
+            NewRun(
+                event.realm_id,
+                match.workflow_id,
+                match.published_revision,
+                match.publisher_id,
+                event.user_id,
+                event.organization_id,
+                "event",
+                f"event:{event.id}",
+                event.event_version,
+                event_type=event.type,
+                event_id=event.id,
+                depth=depth,
+                correlation_id=event.correlation_id,
+            )
+        )
+    suppressed.write(connection)
+    return len(start(connection, runs))
+
+
+def _suppressed(event: Event, workflow_id: str, depth: int) -> Row:
+    cause = Cause(event.realm_id, request_id=event.correlation_id, correlation_id=event.correlation_id)
+    details = {"reason": "WORKFLOW_LOOP", "event_id": event.id, "event_type": event.type, "depth": depth}
+    return audit(cause, "workflow.trigger.suppressed", ("workflow", workflow_id), details, category="workflow")

@@ -1,0 +1,6 @@
+"""The outbox: what happened, given to whoever waits for it.
+
+dispatch        events to their consumer, in one transaction with the mark
+mail            queued notices over SMTP
+subscriptions   where calls go: made, rotated, paused, resumed, disabled
+"""
