@@ -1,0 +1,78 @@
+"""Plays the demo and says whether all of it was so."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from pathlib import Path
+
+from rich.console import Console
+
+from cli.demo.receivers import endpoint, mail_receiver
+from cli.demo.story import found, play
+from cli.demo.verdict import Verdict, attempts_tables, judge
+from cli.stack import Stack, StackFailed, StackSettings
+from cli.up import Progress, print_addresses, stop_signals
+from db.embedded import stop_server
+from db.errors import DatabaseUnavailable
+from engine.core.errors import TenureError
+
+MARK = "demo.folder"
+"""A file that says a folder is the demo's own, so that nothing else is ever emptied."""
+
+
+def run_demo(data_dir: Path, console: Console, *, stay: bool = False) -> int:
+    """Play both acts on a stack of its own in `data_dir`. Returns 0, or 1 if anything is not as it must be."""
+    began_at = time.monotonic()
+    try:
+        data_dir = _emptied(data_dir.expanduser().resolve())
+        with mail_receiver() as mail, endpoint() as receiver:
+            environment = {
+                "TENURE_SMTP_HOST": "127.0.0.1",
+                "TENURE_SMTP_PORT": str(mail.port),
+                "TENURE_SMTP_SENDER": "Acme accounts <accounts@acme.example>",
+                "TENURE_ALLOW_PRIVATE_EGRESS": "true",
+            }
+            console.print(f"[bold]Starting the whole stack[/bold] in {data_dir} (a fresh folder)")
+            progress = Progress(console)
+            stack = Stack(StackSettings(data_dir, api_port=0, prefect_port=0, environment=environment), progress.tell)
+            verdict = Verdict(console)
+            with stop_signals(stack), progress, stack:
+                progress.pause()
+                console.print("\n[bold]A company, its things, and a workflow[/bold]")
+                company = found(stack, receiver, console)
+                console.print("\n[bold]Act one: Ada joins[/bold]")
+                good = play(company, "Ada", console)
+                receiver.status = 410
+                console.print("\n[bold]Act two: Bob joins, and the endpoint is gone (410)[/bold]")
+                bad = play(company, "Bob", console)
+                judge(verdict, stack.database, company, good, bad, mail, receiver)
+                console.print("\n[bold]Every attempt, read from the database[/bold]")
+                console.print(*attempts_tables(stack.database, company))
+                seconds = time.monotonic() - began_at
+                outcome = (
+                    "[green]all as it must be[/green]" if not verdict.failed else f"[red]{verdict.failed} not so[/red]"
+                )
+                console.print(f"{outcome}, {seconds:.0f} s in all")
+                if stay:
+                    print_addresses(stack, console)
+                    while True:
+                        time.sleep(3600)
+    except KeyboardInterrupt:
+        return 0 if stay else 1
+    except (TenureError, StackFailed, DatabaseUnavailable) as failure:
+        console.print(f"[red]{failure}[/red]")
+        return 1
+    return 1 if verdict.failed else 0
+
+
+def _emptied(data_dir: Path) -> Path:
+    """A fresh folder. One with things in it is emptied only if an earlier demo made it."""
+    if data_dir.exists() and any(data_dir.iterdir()):
+        if not (data_dir / MARK).exists():
+            raise StackFailed(f"{data_dir} is not empty and not a demo's: name another folder.")
+        stop_server(data_dir)
+        shutil.rmtree(data_dir)
+    data_dir.mkdir(parents=True, exist_ok=True)
+    (data_dir / MARK).touch()
+    return data_dir

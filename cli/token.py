@@ -1,0 +1,24 @@
+"""`tenure token`: a token of the local issuer, for a machine on its own."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+from api.settings import ApiSettings
+from api.tokens import Audience, LocalIssuer
+
+
+def issue(
+    data_dir: Path,
+    realm_id: str,
+    user_id: str,
+    audience: Audience = "admin",
+    lifetime: timedelta = timedelta(hours=1),
+    mfa: bool = True,
+) -> str:
+    """A token for a user of a realm, signed with the key in `data_dir` (made on first use), valid from now for `lifetime`.
+
+    Whoever can read the data folder can be anybody: it is the machine's own. Raises Refused("secret_unavailable").
+    """
+    return LocalIssuer.load(data_dir, ApiSettings().issuer).issue(realm_id, user_id, audience, lifetime, mfa=mfa)
