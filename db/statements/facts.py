@@ -169,7 +169,8 @@ def lock_roles(connection: Connection, keys: Collection[Key]) -> Sequence[AnyRow
 
 
 _owners = (
-    select(assignments.c.realm_id, assignments.c.organization_id, assignments.c.user_id)
+    select(assignments.c.realm_id, assignments.c.organization_id, assignments.c.user_id, users.c.kind, users.c.state)
+    .join(users, (users.c.realm_id == assignments.c.realm_id) & (users.c.id == assignments.c.user_id))
     .join(_keys, (assignments.c.realm_id == _keys.c.realm_id) & (assignments.c.organization_id == _keys.c.id))
     .join(roles, (roles.c.realm_id == assignments.c.realm_id) & (roles.c.id == assignments.c.role_id))
     .where(
@@ -181,5 +182,6 @@ _owners = (
 
 
 def owners_of(connection: Connection, keys: Collection[Key]) -> Sequence[AnyRow]:
-    """Who holds the owner role of organizations directly and now. Stable while the organizations are locked for change."""
+    """Who holds the owner role of organizations directly and now, with their kind and state (which are not locked). Stable
+    while the organizations are locked for change."""
     return connection.execute(_owners, keys_of(keys)).all()

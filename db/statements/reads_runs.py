@@ -9,11 +9,12 @@ from typing import Any
 from sqlalchemy import Connection, Row, func, select
 
 from db.statements.reads_pages import newest
-from db.tables import Approval, StepAttempt, Workflow, WorkflowRun, table
+from db.tables import Approval, StepAttempt, User, Workflow, WorkflowRun, table
 
 runs = table(WorkflowRun)
 attempts = table(StepAttempt)
 approvals = table(Approval)
+users = table(User)
 workflows = table(Workflow)
 
 
@@ -87,13 +88,17 @@ def approval(connection: Connection, realm_id: str, approval_id: str) -> Row[Any
 def approvals_waiting_for(
     connection: Connection, realm_id: str, user_id: str, after: str | None, limit: int
 ) -> Sequence[Row[Any]]:
-    """What a user is asked to decide and still can, the newest first, with the workflow's name. Never about the user."""
+    """What a user is asked to decide and still can, the newest first, with the workflow's name. Never about the user, and
+    nothing for a guest."""
     statement = (
         select(approvals, workflows.c.name.label("workflow_name"))
         .join(workflows, (workflows.c.realm_id == approvals.c.realm_id) & (workflows.c.id == approvals.c.workflow_id))
+        .join(users, (users.c.realm_id == approvals.c.realm_id) & (users.c.id == user_id))
         .where(
             approvals.c.realm_id == realm_id,
             approvals.c.approvers.contains([user_id]),
+            users.c.state == "active",
+            users.c.kind == "member",
             approvals.c.state == "pending",
             approvals.c.expires_at > func.clock_timestamp(),
             approvals.c.subject_id != user_id,

@@ -60,7 +60,13 @@ _claim = (
         fence=runs.c.fence + 1,
     )
     .where(runs.c.realm_id == _claimed.c.realm_id, runs.c.id == _claimed.c.id)
-    .returning(runs.c.realm_id, runs.c.id, runs.c.fence, _claimed.c.lease_owner.is_not(None).label("taken_over"))
+    .returning(
+        runs.c.realm_id,
+        runs.c.id,
+        runs.c.fence,
+        runs.c.interruptions,
+        _claimed.c.lease_owner.is_not(None).label("taken_over"),
+    )
 )
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -77,7 +78,8 @@ def _act(action: str, name: str) -> None:
     if action == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
     elif action == "stop":
-        os.kill(os.getpid(), signal.SIGSTOP)
+        # To this thread: a signal to the process may be taken by another, while this one runs on for a moment.
+        signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
     elif action == "exit":
         os._exit(70)
     else:

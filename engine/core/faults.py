@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import traceback
 
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, TimeoutError
 
@@ -42,3 +43,10 @@ def message_of(error: BaseException) -> str:
     if isinstance(error, DBAPIError):
         return f"{type(error.orig).__name__} {sqlstate(error) or ''}".strip()
     return re.sub(r"[^A-Za-z0-9_ ]", "", type(error).__name__)
+
+
+def place_of(error: BaseException) -> str:
+    """Where in our code an unexpected error came from, innermost last. A traceback would end in the error's text, which quotes
+    rows, and logs are read by every operator (lifecycle.md, decision 9)."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "site-packages" not in frame.filename]
+    return " > ".join(f"{'/'.join(frame.filename.split('/')[-2:])}:{frame.lineno}" for frame in frames[-5:])

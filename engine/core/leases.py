@@ -11,7 +11,7 @@ import secrets
 import socket
 import threading
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sqlalchemy import Connection
 
@@ -22,12 +22,14 @@ from engine.core.settings import HEARTBEATS_PER_LEASE, WorkerSettings
 
 @dataclass(frozen=True, slots=True, order=True)
 class Lease:
-    """A run that this worker holds. `taken_over`: its last holder neither finished nor handed it back."""
+    """A run that this worker holds. `taken_over`: its last holder neither finished nor handed it back; `interruptions`: how
+    many in a row came to grief on it, as far as is known."""
 
     realm_id: str
     run_id: str
     fence: int
-    taken_over: bool = False
+    taken_over: bool = field(default=False, compare=False)
+    interruptions: int = field(default=0, compare=False)
 
     @property
     def row(self) -> statements.Lease:
@@ -49,7 +51,7 @@ def claim(connection: Connection, owner: str, settings: WorkerSettings, *, batch
         share=settings.tenant_batch_share,
         after=after,
     )
-    return [Lease(row.realm_id, row.id, row.fence, row.taken_over) for row in rows]
+    return [Lease(row.realm_id, row.id, row.fence, row.taken_over, row.interruptions) for row in rows]
 
 
 def hand_back(database: Database, owner: str) -> int:

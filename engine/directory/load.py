@@ -48,6 +48,7 @@ def _load_organizations(connection: Connection, wanted: Wanted, facts: Facts) ->
             facts.owners[key] = set()
         for row in statements.owners_of(connection, owned):
             facts.owners[row.realm_id, row.organization_id].add(row.user_id)
+            facts.users.setdefault((row.realm_id, row.user_id), UserFact(row.user_id, row.kind, row.state))
 
 
 def _owners_may_go(wanted: Wanted, facts: Facts) -> set[Key]:

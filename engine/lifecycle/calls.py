@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal, cast
 
-from engine.core.errors import IllegalTransition, Refused, Unavailable
+from engine.core.errors import Refused, Unavailable
 from engine.core.failpoints import hit
 from engine.core.outcomes import Done
 from engine.core.retry import CAP
@@ -19,7 +19,7 @@ from engine.egress.signing import Secret
 from engine.egress.step_call import StepCall
 from engine.lifecycle import compensation, decide
 from engine.lifecycle.facts import RunFact, RunFacts
-from engine.lifecycle.moves import Move, PlannedCall
+from engine.lifecycle.moves import Move, PlannedCall, stay
 from engine.lifecycle.steps.call_webhook import CallWebhook
 
 Trigger = Literal["event", "schedule", "manual"]
@@ -91,19 +91,20 @@ def _send(
 
 
 def decide_answer(run: RunFact, facts: RunFacts, answered: Answered) -> Move:
-    """What becomes of the run now that its call has ended."""
+    """What becomes of the run now that its call has ended. An answer that is recorded already changes nothing: it is brought
+    again when the database did not confirm the first time (lifecycle.md, decision 5)."""
     call, failure = answered.call, answered.failure
     if call.action == "compensate":
         attempt = facts.undoable.get(run.key)
         if attempt is None or attempt.id != call.attempt_id:
-            raise IllegalTransition(f"the run {run.id} has no compensation {call.attempt_id} to answer for")
+            return stay(run, keep=True)
         if failure is None:
             return compensation.succeeded(run, attempt, {"status": answered.status})
         return compensation.failed(
             run, attempt, facts, failure, tries=attempt.compensation_attempts, retry_after=answered.retry_after
         )
     if run.attempt is None or run.attempt.id != call.attempt_id or run.attempt.state != "started" or run.plan is None:
-        raise IllegalTransition(f"the run {run.id} has no attempt {call.attempt_id} to answer for")
+        return stay(run, keep=True)
     planned = run.plan.steps[call.step_index]
     if failure is not None:
         return decide.fail_attempt(run, planned, facts, failure, answered.retry_after)

@@ -20,6 +20,7 @@ from engine.lifecycle.moves import (
     Move,
     PlannedCall,
     attempt_number,
+    end_attempt,
     finished_attempt,
     run_audit,
     started_attempt,
@@ -33,6 +34,8 @@ from engine.lifecycle.steps.approval import end_pending
 
 Failure = Refused | Unavailable
 
+CANCELLED = Refused("cancelled", "the run was cancelled")
+
 MAX_INTERRUPTIONS = 10
 """How often in a row a worker may die, or a transaction fail, on one step before the step is given up (lifecycle.md, 4)."""
 
@@ -42,11 +45,11 @@ def decide(run: RunFact, facts: RunFacts) -> Move:
     if run.state == "compensating":
         return compensation.decide(run, facts, given_up=run.interruptions >= MAX_INTERRUPTIONS)
     if run.cancel_requested:
-        return abandon(run, facts, Refused("cancelled", "the run was cancelled"))
+        return abandon(run, facts, CANCELLED)
     if run.workflow_state == "disabled":
         return stay(run, paused=True)
     if run.plan is None or run.step_index >= len(run.plan.steps):
-        return fail_run(run, facts, Refused("definition_unavailable", "the run's definition cannot be read"))
+        return abandon(run, facts, Refused("definition_unavailable", "the run's definition cannot be read"))
     planned = run.plan.steps[run.step_index]
     if run.attempt is not None and run.attempt.state == "succeeded":
         return _next(run, Done(False, ends_run=planned.type.name == "end"))
@@ -137,14 +140,14 @@ def complete(run: RunFact, planned: PlannedStep, facts: RunFacts, done: Done) ->
 
 
 def _next(run: RunFact, done: Done) -> Move:
-    """On to the next step, or to the end."""
+    """On to the next step, or to the end; errors of earlier tries are history. A run whose cancellation was asked for while its
+    last call was out is not over: the next decision cancels it."""
     assert run.plan is not None
-    context = {**run.context, **done.context}
-    if done.ends_run or run.step_index + 1 >= len(run.plan.steps):
-        state = RUN.move(run.state, "finish")
-        return stay(run, state=state, context=context, rows=[run_audit(run, "succeeded")])
-    state = RUN.move(run.state, "advance")
-    return stay(run, state=state, step_index=run.step_index + 1, context=context, keep=True)
+    after = {"context": {**run.context, **done.context}, "error_category": None, "last_error": None}
+    over = done.ends_run or run.step_index + 1 >= len(run.plan.steps)
+    if over and not run.cancel_requested:
+        return stay(run, state=RUN.move(run.state, "finish"), rows=[run_audit(run, "succeeded")], **after)
+    return stay(run, state=RUN.move(run.state, "advance"), step_index=run.step_index + 1, keep=True, **after)
 
 
 def _park(run: RunFact, planned: PlannedStep, facts: RunFacts, parked: Parked) -> Move:
@@ -189,6 +192,8 @@ def fail_attempt(
         error_message=storable(failure.message),
     )
     rows = [attempt, step_audit(run, "failed", planned.step.id, attempt=number, category=failure.category)]
+    if run.cancel_requested:  # while its call was out: there is nothing to wait for
+        failure = CANCELLED
     if isinstance(failure, Unavailable) and number < planned.max_attempts:
         pause = wait(number, planned.backoff, run.step_key(planned.step.id))
         if retry_after is not None:
@@ -216,12 +221,13 @@ def fail_attempt(
 def abandon(run: RunFact, facts: RunFacts, failure: Refused) -> Move:
     """The run goes no further, whatever it was at: an attempt that was begun ends with it."""
     move = fail_run(run, facts, failure)
-    if run.attempt is not None and run.attempt.state == "started" and run.plan is not None:
-        planned = run.plan.steps[run.step_index]
-        category = "interrupted" if planned.type.name == "call_webhook" else failure.category
+    begun = run.attempt
+    if begun is not None and begun.state == "started":
+        category = "interrupted" if begun.step_type == "call_webhook" else failure.category
         outcome = {"state": "failed", "error_category": category, "error_message": failure.message}
-        move.rows.insert(0, finished_attempt(run, planned, inputs_of(run, planned), facts.now, **outcome))
-        move.rows.insert(1, step_audit(run, "failed", planned.step.id, attempt=run.attempt.attempt, category=category))
+        move.rows.insert(0, end_attempt(run, begun, facts.now, **outcome))
+        move.rows.insert(1, step_audit(run, "failed", begun.step_id, attempt=begun.attempt, category=category))
+        move.failed_attempt = category
     return move
 
 

@@ -12,7 +12,7 @@ from datetime import timedelta
 from db.session import Database
 from db.statements import runs as statements
 from engine.core.errors import Refused, Unavailable
-from engine.core.faults import is_outage, message_of
+from engine.core.faults import is_outage, message_of, place_of
 from engine.core.leases import Lease
 from engine.core.ledger import Ledger
 from engine.core.retry import wait
@@ -44,7 +44,8 @@ def record_guilty(database: Database, owner: str, plans: Plans, lease: Lease, er
     except Exception as second:
         if is_outage(second):
             raise
-        log.exception("the failure of the run %s could not be recorded", lease.run_id)
+        what, where = message_of(second), place_of(second)
+        log.error("the failure of the run %s could not be recorded: %s at %s", lease.run_id, what, where)
         _put_off(database, owner, lease)
         return []
 
@@ -52,7 +53,8 @@ def record_guilty(database: Database, owner: str, plans: Plans, lease: Lease, er
 def _failed(run: RunFact, facts: RunFacts, failure: Unavailable) -> Move:
     if run.state == "compensating":
         attempt = facts.undoable[run.key]
-        return compensation.failed(run, attempt, facts, failure, tries=attempt.compensation_attempts + 1)
+        tries = attempt.compensation_attempts + (not attempt.compensation_is_out)
+        return compensation.failed(run, attempt, facts, failure, tries=tries)
     if run.plan is None or run.step_index >= len(run.plan.steps):
         return fail_run(run, facts, Refused("definition_unavailable", failure.message))
     return fail_attempt(run, run.plan.steps[run.step_index], facts, failure)

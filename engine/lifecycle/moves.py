@@ -178,7 +178,7 @@ def finished_attempt(
 ) -> Row:
     """The row of an attempt that is over: of the one begun before, or of one that began and ended in this decision."""
     if run.attempt is not None and run.attempt.state == "started":
-        return _finish(run, run.attempt, now, **outcome)
+        return end_attempt(run, run.attempt, now, **outcome)
     return _attempt(run, planned, inputs, now, finished_at=now, **outcome)
 
 
@@ -213,7 +213,8 @@ def _attempt(run: RunFact, planned: PlannedStep, inputs: Mapping[str, Any], now:
     return Row(INSERT_ATTEMPT, values)
 
 
-def _finish(run: RunFact, attempt: AttemptFact, now: datetime, **outcome: Any) -> Row:
+def end_attempt(run: RunFact, attempt: AttemptFact, now: datetime, **outcome: Any) -> Row:
+    """The row of an attempt that was begun before and is over now."""
     values = {
         "realm_id": run.realm_id,
         "run_id": run.id,

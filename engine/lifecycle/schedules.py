@@ -17,7 +17,7 @@ from db.session import Database
 from db.statements import schedules as statements
 from db.statements.outbox import notify
 from engine.core.failpoints import hit
-from engine.core.faults import is_outage, message_of
+from engine.core.faults import is_outage, message_of, place_of
 from engine.core.ledger import Ledger
 from engine.core.settings import EngineSettings
 from engine.core.trail import Cause, audit
@@ -67,7 +67,7 @@ def fire_due(database: Database, settings: EngineSettings) -> list[FiredSlot]:
         except Exception as error:
             if key is None or is_outage(error):
                 raise
-            log.error("the schedule %s of %s failed: %s", key[2], key[1], message_of(error), exc_info=error)
+            log.error("a schedule of %s failed: %s at %s", key[1], message_of(error), place_of(error))
             failed.add(key)
 
 

@@ -7,12 +7,13 @@ manual     `manual:<key>`, see runs
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection
 
+from db.rows import AnyRow
 from db.statements import triggers as statements
 from engine.core import ids
 from engine.core.ledger import Ledger, Row
@@ -101,35 +102,20 @@ def _started(run: NewRun, run_id: str) -> Row:
 
 def start_for_events(connection: Connection, events: Sequence[Event]) -> int:
     """Start the runs that these events trigger; the consumer of the outbox dispatcher. Returns how many."""
-    about_users = [event for event in events if event.user_id is not None]
-    if not about_users:
-        return 0
-    matches = statements.match_events(
-        connection,
-        [
-            {
-                "realm_id": event.realm_id,
-                "type": event.type,
-                "user_id": event.user_id,
-                "organization_id": event.organization_id,
-            }
-            for event in about_users
-        ],
-    )
-    runs, suppressed = [], Ledger()
-    for match in matches:
-        event = about_users[match.number]
-        depth = 0 if event.caused_by_workflow is None else event.depth + 1
-        if event.caused_by_workflow == match.workflow_id or depth > MAX_DEPTH:
-            suppressed.add([_suppressed(event, match.workflow_id, depth)])
-            continue
+    runs: list[NewRun] = []
+    suppressed = Ledger()
+    for event, workflow in _matches(connection, events):
         assert event.user_id is not None
+        depth = 0 if event.caused_by_workflow is None else event.depth + 1
+        if event.caused_by_workflow == workflow.id or depth > MAX_DEPTH:
+            suppressed.add([_suppressed(event, workflow.id, depth)])
+            continue
         runs.append(
             NewRun(
                 event.realm_id,
-                match.workflow_id,
-                match.published_revision,
-                match.publisher_id,
+                workflow.id,
+                workflow.published_revision,
+                workflow.publisher_id,
                 event.user_id,
                 event.organization_id,
                 "event",
@@ -143,6 +129,25 @@ def start_for_events(connection: Connection, events: Sequence[Event]) -> int:
         )
     suppressed.write(connection)
     return len(start(connection, runs))
+
+
+def _matches(connection: Connection, events: Sequence[Event]) -> Iterator[tuple[Event, AnyRow]]:
+    """Each event about a user who is there, with each active workflow that listens to it."""
+    kinds = list(dict.fromkeys((event.realm_id, event.type, event.organization_id) for event in events))
+    listening: dict[tuple[str, str, str | None], list[str]] = {}
+    for row in statements.listeners(connection, kinds):
+        listening.setdefault(kinds[row.number], []).append(row.workflow_id)
+    if not listening:
+        return
+    wanted = {(kind[0], workflow_id) for kind, found in listening.items() for workflow_id in found}
+    active = {(row.realm_id, row.id): row for row in statements.active_workflows(connection, wanted)}
+    subjects = {(event.realm_id, event.user_id) for event in events if event.user_id is not None}
+    present = statements.present_users(connection, subjects) if active else set()
+    for event in events:
+        if (event.realm_id, event.user_id) in present:
+            for workflow_id in sorted(listening.get((event.realm_id, event.type, event.organization_id), ())):
+                if (workflow := active.get((event.realm_id, workflow_id))) is not None:
+                    yield event, workflow
 
 
 def _suppressed(event: Event, workflow_id: str, depth: int) -> Row:

@@ -23,7 +23,7 @@ from db.statements.outbox import CHANNEL
 from engine.core import leases
 from engine.core.errors import Unavailable
 from engine.core.failpoints import hit
-from engine.core.faults import is_contention, is_outage, message_of
+from engine.core.faults import is_contention, is_outage, message_of, place_of
 from engine.core.leases import Holdings, Lease
 from engine.core.settings import EngineSettings
 from engine.directory.sweep import sweep
@@ -158,12 +158,19 @@ class Worker:
         """One pass. Raises only when the database is away; then nothing is lost, and nothing was marked failed for it."""
         tally = _Tally()
         self._hand_back_unsure()
-        active = self._take_answers(tally)
-        self._dispatch(tally)
-        active += self._claim(tally)
-        self._advance(active, tally)
-        self._deliver(tally)
-        self._sweep(tally)
+        try:
+            active = self._take_answers(tally)
+            self._dispatch(tally)
+            active += self._claim(tally)
+            self._advance(active, tally)
+            self._deliver(tally)
+            self._sweep(tally)
+        except BaseException:
+            # Nobody else would look at what is in hand, for it is renewed: all but what waits for an answer goes back.
+            self._unsure = [lease for lease in self._holdings.all() if lease not in self._in_flight]
+            raise
+        if tally.counts["moved"] or tally.counts["swept"]:
+            self._more = True  # it may have left events to dispatch, and nobody notifies us of our own
         return tally.report()
 
     def close(self) -> int:
@@ -172,10 +179,13 @@ class Worker:
         A call that is still out then is a step that was interrupted; whoever holds the run next records it as such.
         """
         until = time.monotonic() + CLOSING_GRACE
-        while self._in_flight and time.monotonic() < until:
-            time.sleep(0.02)
-            if not self._answers.empty():
-                self._give_back(self._take_answers(_Tally()))
+        try:
+            while self._in_flight and time.monotonic() < until:
+                time.sleep(0.02)
+                if not self._answers.empty():
+                    self._give_back(self._take_answers(_Tally()))
+        except Exception as error:
+            log.warning("a worker that stops could not record an answer: %s", message_of(error))
         self._holdings.close()
         self._callers.shutdown(wait=False, cancel_futures=True)
         self._courier.shutdown(wait=False, cancel_futures=True)
@@ -196,7 +206,7 @@ class Worker:
         if not claimed:
             return []
         self._holdings.add(claimed)
-        self._after = claimed[-1].realm_id
+        self._after = max((lease.realm_id for lease in claimed), key=lambda realm: (realm <= self._after, realm))
         by_realm = Counter(lease.realm_id for lease in claimed)
         self._more = len(claimed) >= room or max(by_realm.values()) >= workers.tenant_batch_share
         tally.counts["claimed"] += len(claimed)
@@ -210,7 +220,7 @@ class Worker:
             if not together:
                 break
             together = self._round(together, tally, last=transition == most)
-        for lease in active:
+        for lease in sorted(active, key=lambda lease: lease.interruptions):  # what killed fewer workers goes first
             if lease.taken_over:
                 self._alone(lease, tally)
 
@@ -249,13 +259,19 @@ class Worker:
             self._in_flight.discard(lease)
         if not answers:
             return []
-        return self._isolated(
-            list(answers),
-            tally,
-            lambda some: rounds.record_answers(
-                self._database, self.owner, self._plans, [(lease, answers[lease]) for lease in some]
-            ),
-        )
+        try:
+            return self._isolated(
+                list(answers),
+                tally,
+                lambda some: rounds.record_answers(
+                    self._database, self.owner, self._plans, [(lease, answers[lease]) for lease in some]
+                ),
+            )
+        except Exception:  # the database is away: the calls are not made again for that, as long as the leases hold
+            self._in_flight |= answers.keys()
+            for answer in answers.items():
+                self._answers.put(answer)
+            raise
 
     def _isolated(
         self, batch: list[Lease], tally: _Tally, work: Callable[[Sequence[Lease]], list[Move]]
@@ -266,7 +282,6 @@ class Worker:
                 return self._settle(batch, work(batch), tally)
             except Exception as error:
                 if is_outage(error):
-                    self._unsure += batch
                     raise
                 if not is_contention(error):
                     if len(batch) > 1:
@@ -304,7 +319,7 @@ class Worker:
             try:
                 answered = make_call(run, call, self._keyring, self._settings.delivery, decided_at=decided_at)
             except Exception as error:
-                log.exception("a call of %s failed in our own code", run.id)
+                log.error("a call of %s failed in our code: %s at %s", run.id, message_of(error), place_of(error))
                 answered = Answered(call, Unavailable("error", f"the call could not be made: {message_of(error)}"))
             self._answers.put((lease, answered))
             self._listener.wake()
@@ -313,7 +328,8 @@ class Worker:
 
     def _blame(self, lease: Lease, error: Exception, tally: _Tally) -> list[Lease]:
         """One run's own transaction failed: that is recorded on it, and it alone is tried again later or given up."""
-        log.error("the run %s failed in its own transaction: %s", lease.run_id, message_of(error), exc_info=error)
+        what, where = message_of(error), place_of(error)
+        log.error("the run %s failed in its own transaction: %s at %s", lease.run_id, what, where)
         tally.counts["errors"] += 1
         moves = record_guilty(self._database, self.owner, self._plans, lease, error)
         return self._settle([lease], moves, tally)
@@ -348,11 +364,17 @@ class Worker:
             if error is None:
                 tally.counts["delivered"] += done.result()
             elif not is_outage(error):
-                log.error("a delivery of mail failed: %s", message_of(error), exc_info=error)
+                log.error("a delivery of mail failed: %s at %s", message_of(error), place_of(error))
         if self._mailer.enabled:
             self._mail = self._courier.submit(deliver_due, self._database, self._mailer, self._settings.mail)
+            self._mail.add_done_callback(self._look_for_more_mail)
+
+    def _look_for_more_mail(self, done: Future[int]) -> None:
+        """Called in the thread of the mail. Where some went out, more may be waiting."""
+        if not done.cancelled() and done.exception() is None and done.result():
+            self._listener.wake()
 
     def _sweep(self, tally: _Tally) -> None:
         if time.monotonic() - self._swept_at >= SWEEP_EVERY:
-            tally.counts["swept"] += sweep(self._database)
             self._swept_at = time.monotonic()
+            tally.counts["swept"] += sweep(self._database)

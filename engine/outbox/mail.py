@@ -15,6 +15,7 @@ from db.statements import messages as statements
 from db.statements.runs import now
 from engine.core.errors import Refused, Unavailable
 from engine.core.failpoints import hit
+from engine.core.faults import message_of, place_of
 from engine.core.retry import wait
 from engine.core.settings import MailSettings
 from engine.egress import message, notice
@@ -59,10 +60,19 @@ def _deliver(database: Database, session: Session, settings: MailSettings, row: 
         _record(database, row, "failed", failure.category)
         return False
     except Unavailable as failure:
-        _record(database, row, "failed" if row.attempts >= MAX_ATTEMPTS else "queued", failure.category)
+        _put_off(database, row, failure.category)
+        return False
+    except Exception as error:  # of ours: it must not hold up the messages behind it
+        log.error("the message %s could not be sent: %s at %s", row.id, message_of(error), place_of(error))
+        _put_off(database, row, "error")
         return False
     _record(database, row, "sent", None)
     return True
+
+
+def _put_off(database: Database, row: AnyRow, category: str) -> None:
+    """Again later, unless it has been tried often enough."""
+    _record(database, row, "failed" if row.attempts >= MAX_ATTEMPTS else "queued", category)
 
 
 def _record(database: Database, row: AnyRow, state: str, category: str | None) -> None:

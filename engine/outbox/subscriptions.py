@@ -6,6 +6,7 @@ decision 9). No audit row holds it, nor the URL: many endpoints carry their key 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -134,7 +135,9 @@ def _locked(connection: Connection, cause: Cause, subscription_id: str) -> Row[A
     return row
 
 
-def _record(connection: Connection, cause: Cause, subscription_id: str, what: str, details: Mapping[str, object]) -> None:
+def _record(
+    connection: Connection, cause: Cause, subscription_id: str, what: str, details: Mapping[str, object]
+) -> None:
     ledger = Ledger()
     target = ("webhook_subscription", subscription_id)
     ledger.add([audit(cause, f"webhook.subscription.{what}", target, details)])
