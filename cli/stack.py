@@ -10,32 +10,30 @@ stops, or its flow runs could not report their end.
 
 from __future__ import annotations
 
-import fcntl
 import os
-import socket
+import subprocess
 import sys
 import threading
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Literal, Self
+from typing import Literal, Self
 
 from cli.children import Child
+from cli.folder import postgres_marker, taken_folder
+from cli.parts import PARTS, ROOT, Addresses, StackFailed, addresses, answers, commands, free_ports, prefect_environment
 from db import migrate
 from db.embedded import ensure_server, stop_server
 from db.session import Database
 from db.settings import DatabaseSettings
 from engine.core import shifts
-from engine.core.errors import TenureError
 
-ROOT = Path(__file__).resolve().parent.parent
-"""The checkout: where prefect.yaml is, and where every process works."""
+__all__ = ["ROOT", "Addresses", "Change", "Stack", "StackFailed", "StackSettings", "Tell"]
+
 START_WITHIN = 240.0
 LOOK_EVERY = 0.2
 HOST_STOPS_WITHIN = 12.0
@@ -48,10 +46,6 @@ Tell = Callable[[str, Change, float], None]
 """Told as (part, change, seconds it took)."""
 
 
-class StackFailed(TenureError):
-    """A part did not start. The message says which and quotes the end of its log."""
-
-
 @dataclass(frozen=True)
 class StackSettings:
     """What a stack is started with. A port of 0 is any that is free."""
@@ -61,18 +55,6 @@ class StackSettings:
     prefect_port: int = 4200
     environment: Mapping[str, str] = field(default_factory=dict)
     """For every process, on top of our own environment."""
-
-
-@dataclass(frozen=True)
-class Addresses:
-    """Where a running stack is."""
-
-    api: str
-    api_docs: str
-    prefect_ui: str
-    prefect_api: str
-    data_dir: Path
-    logs: Path
 
 
 class Stack:
@@ -89,7 +71,6 @@ class Stack:
         self._tell = tell
         self._data_dir = settings.data_dir.expanduser().resolve()
         self._logs = self._data_dir / "logs"
-        self._marker = self._data_dir / "stack.postgres"
         self._database_settings = DatabaseSettings(data_dir=self._data_dir)
         self._is_embedded = (
             self._database_settings.database_url is None and self._database_settings.app_database_url is None
@@ -99,7 +80,8 @@ class Stack:
         self._nothing_starts = threading.Event()
         self._all_stopped = threading.Event()
         self._watcher: threading.Thread | None = None
-        self._lock: IO[str] | None = None
+        self._guard: subprocess.Popen[bytes] | None = None
+        self._folder = ExitStack()
 
     def __enter__(self) -> Self:
         try:
@@ -119,10 +101,10 @@ class Stack:
 
         Raises StackFailed, after which `stop` must be called all the same.
         """
-        self._logs.mkdir(parents=True, exist_ok=True)
-        self._take_folder()
-        ports = _free_ports(self._settings.api_port, self._settings.prefect_port)
-        self.addresses = _addresses(self._data_dir, self._logs, *ports)
+        self._folder.enter_context(taken_folder(self._data_dir))
+        self._logs.mkdir(exist_ok=True)
+        ports = free_ports(self._settings.api_port, self._settings.prefect_port)
+        self.addresses = addresses(self._data_dir, self._logs, *ports)
         environment = {
             **os.environ,
             **prefect_environment(self._data_dir, self.addresses.prefect_api, ports[1]),
@@ -132,7 +114,7 @@ class Stack:
         }
         self._children = {
             name: Child(name, [sys.executable, "-m", *arguments], environment, self._logs, ROOT)
-            for name, arguments in _commands(*ports).items()
+            for name, arguments in commands(*ports).items()
         }
         begun_at = time.monotonic()
         self._start_child("prefect")
@@ -156,13 +138,14 @@ class Stack:
             self._watcher.join()
         if hasattr(self, "database"):
             self.database.close()
-        if self._is_embedded and self._marker.exists():
+        if self._is_embedded and postgres_marker(self._data_dir).exists():
             with self._telling("PostgreSQL", "stopping", "stopped"):
                 stop_server(self._data_dir)
-            self._marker.unlink()
-        if self._lock is not None:
-            self._lock.close()
-            self._lock = None
+            postgres_marker(self._data_dir).unlink()
+        if self._guard is not None:
+            self._guard.kill()
+            self._guard.communicate()
+        self._folder.close()
 
     def kill(self) -> None:
         """End every process at once. May be called from a signal's function, while `stop` is waiting."""
@@ -173,32 +156,24 @@ class Stack:
         """A part's process, for those who test what happens when it dies."""
         return self._children[name]
 
-    def _take_folder(self) -> None:
-        """One stack a folder: two would fight over ports and stop each other's server."""
-        lock = (self._data_dir / "stack.lock").open("w")
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            lock.close()
-            raise StackFailed(f"Tenure is already running on {self._data_dir}.") from None
-        self._lock = lock
-
     def _start_child(self, name: str) -> None:
         self._tell(PARTS[name], "starting", 0.0)
         self._children[name].start()
 
     def _start_database(self) -> None:
         with self._telling("PostgreSQL", "starting", "ready"):
-            if self._is_embedded and ensure_server(self._data_dir).started:
-                self._marker.touch()  # ours to stop, even if we are killed and another stack has to do it
+            if self._is_embedded:
+                if ensure_server(self._data_dir).started:
+                    postgres_marker(self._data_dir).touch()
+                self._guard = _start_guard(self._data_dir)
             self.database = Database.open(self._database_settings, application_name="tenure stack")
         with self._telling("tables", "starting", "ready"):
             migrate.upgrade(self.database)
 
     def _await_parts(self, begun_at: float) -> None:
         waiting: dict[str, Callable[[], bool]] = {
-            "prefect": lambda: _answers(f"{self.addresses.prefect_api}/health"),
-            "api": lambda: _answers(self.addresses.api),
+            "prefect": lambda: answers(f"{self.addresses.prefect_api}/health"),
+            "api": lambda: answers(f"{self.addresses.api}/health/ready"),
             "deploy": lambda: self._children["deploy"].status == 0,
             "host": lambda: shifts.at_work(self.database, "advance-runs"),
         }
@@ -253,91 +228,13 @@ class Stack:
         self._tell(part, after, time.monotonic() - began_at)
 
 
-PARTS = {
-    "prefect": "Prefect server",
-    "deploy": "deployments",
-    "api": "API",
-    "host": "workers",
-}
-
-
-def prefect_environment(data_dir: Path, api_url: str, port: int) -> dict[str, str]:
-    """Prefect's settings for server, host and flow processes: everything in our folder, on loopback, calling nobody."""
-    return {
-        "PREFECT_HOME": str(data_dir / "prefect"),
-        "PREFECT_API_URL": api_url,
-        "PREFECT_SERVER_API_HOST": "127.0.0.1",
-        "PREFECT_SERVER_API_PORT": str(port),
-        "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
-        "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
-        "DO_NOT_TRACK": "1",
-        # A slot is late after a minute, not after 15 s: a slow machine must not have its shifts skipped.
-        "PREFECT_SERVER_SERVICES_LATE_RUNS_AFTER_SECONDS": "60",
-        # Its history is bounded: runs for three days, events for two, heartbeats (most of it) for one.
-        "PREFECT_SERVER_SERVICES_DB_VACUUM_ENABLED": "events,flow_runs",
-        "PREFECT_SERVER_SERVICES_DB_VACUUM_RETENTION_PERIOD": str(int(timedelta(days=3).total_seconds())),
-        "PREFECT_SERVER_SERVICES_DB_VACUUM_EVENT_RETENTION_OVERRIDES": '{"prefect.flow-run.heartbeat": 86400}',
-        "PREFECT_SERVER_EVENTS_RETENTION_PERIOD": "P2D",
-        "PREFECT_WORKER_QUERY_SECONDS": "3",
-        "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",
-        "PREFECT_LOGGING_EXTRA_LOGGERS": "engine",
-        "PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW": "ignore",
-        "PREFECT_LOGGING_COLORS": "false",
-    }
-
-
-def _commands(api_port: int, prefect_port: int) -> dict[str, list[str]]:
-    loopback = ["--host", "127.0.0.1", "--port"]
-    return {
-        "prefect": ["prefect", "--no-prompt", "server", "start", *loopback, str(prefect_port)],
-        "deploy": ["flows.deploy"],
-        "api": [
-            "uvicorn",
-            "api.app:create_app",
-            "--factory",
-            *loopback,
-            str(api_port),
-            "--timeout-graceful-shutdown",
-            "5",
-        ],
-        "host": ["flows.host"],
-    }
-
-
-def _addresses(data_dir: Path, logs: Path, api_port: int, prefect_port: int) -> Addresses:
-    api, prefect = f"http://127.0.0.1:{api_port}", f"http://127.0.0.1:{prefect_port}"
-    return Addresses(
-        api=api, api_docs=f"{api}/docs", prefect_ui=prefect, prefect_api=f"{prefect}/api", data_dir=data_dir, logs=logs
+def _start_guard(data_dir: Path) -> subprocess.Popen[bytes]:
+    """Who stops PostgreSQL if we are killed. It lives as long as the pipe, which nobody else has."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "cli.guard", str(data_dir)],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
     )
-
-
-def _free_ports(*wanted: int) -> list[int]:
-    """The ports, each 0 replaced by a free one. Raises StackFailed when one is taken."""
-    sockets = []
-    try:
-        for port in wanted:
-            bound = socket.socket()
-            sockets.append(bound)
-            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                bound.bind(("127.0.0.1", port))
-            except OSError:
-                raise StackFailed(f"Port {port} is taken: choose another, or 0 for any that is free.") from None
-        return [bound.getsockname()[1] for bound in sockets]
-    finally:
-        for bound in sockets:
-            bound.close()
-
-
-_opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-
-
-def _answers(url: str) -> bool:
-    """Whether a server answers there, whatever it says short of an error of its own."""
-    try:
-        with _opener.open(url, timeout=2) as answer:
-            return int(answer.status) < 500
-    except urllib.error.HTTPError as error:
-        return error.code < 500
-    except OSError:
-        return False

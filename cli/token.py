@@ -5,8 +5,9 @@ from __future__ import annotations
 from datetime import timedelta
 from pathlib import Path
 
+from api.issuer import LocalIssuer
 from api.settings import ApiSettings
-from api.tokens import Audience, LocalIssuer
+from api.tokens import Audience
 
 
 def issue(

@@ -12,7 +12,7 @@ import pytest
 
 from engine.core.shifts import End
 from flows import shift as shift_module
-from flows.shift import ShiftLoop, Terms, fault_of
+from flows.shift import ShiftLoop, Terms
 from tasks.passes import Occurrence, PassRecord
 
 WITHIN = 5.0
@@ -268,13 +268,3 @@ def test_busy_passes_are_told_once_with_their_number() -> None:
         assert shift.loop.tally.take() == [(2, BUSY)]
         assert shift.loop.tally.take() == []
         assert str(shift.loop.tally) == "2 passes, 1 busy, 3 claimed, 2 moved, 0 errors"
-
-
-def test_a_fault_is_told_without_the_words_of_its_message() -> None:
-    class Conflict(Exception):
-        sqlstate = "23505"
-
-    class Wrapped(Exception):
-        orig = Conflict("Key (email)=(ada@example.org) already exists.")
-
-    assert fault_of(Wrapped()) == "Conflict 23505"

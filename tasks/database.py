@@ -1,0 +1,26 @@
+"""The process's database: opened by the first who needs it, shared by all threads, open until the process ends."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+from db.session import Database
+from db.settings import DatabaseSettings
+
+_lock = threading.Lock()
+_opened: Database | None = None
+
+
+def database() -> Database:
+    """The database. Raises when it is away; the next call tries again."""
+    global _opened
+    with _lock:
+        if _opened is None:
+            _opened = Database.open(DatabaseSettings())
+        return _opened
+
+
+def data_dir() -> Path:
+    """The folder of everything we keep on disk."""
+    return DatabaseSettings().data_dir
