@@ -1,0 +1,103 @@
+"""The application: `uvicorn api.app:create_app --factory`."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fastapi import APIRouter, FastAPI
+from fastapi_offline import FastAPIOffline
+from starlette.concurrency import run_in_threadpool
+
+from api import handlers
+from api.edge import Edge
+from api.issuer import LocalIssuer
+from api.openapi import described
+from api.parts import Parts
+from api.routes import (
+    audit_events,
+    groups,
+    health,
+    keys,
+    my_approvals,
+    organizations,
+    permissions,
+    revisions,
+    role_assignments,
+    roles,
+    users,
+    webhook_subscriptions,
+    workflow_approvals,
+    workflow_runs,
+    workflows,
+)
+from api.settings import ApiSettings
+from db.session import Database
+from engine.egress.secrets import Keyring
+
+IN_REALM: tuple[APIRouter, ...] = (
+    workflows.router,
+    revisions.router,
+    workflow_runs.router,
+    workflow_approvals.router,
+    my_approvals.router,
+    users.router,
+    organizations.router,
+    groups.router,
+    roles.router,
+    role_assignments.router,
+    webhook_subscriptions.router,
+    permissions.router,
+    audit_events.router,
+)
+"""Below /api/v1/realms/{realm_id}."""
+
+OUTSIDE: tuple[APIRouter, ...] = (health.router, keys.router)
+
+PREFIX = "/api/v1/realms/{realm_id}"
+
+
+def create_app(
+    database: Database | None = None,
+    settings: ApiSettings | None = None,
+    keyring: Keyring | None = None,
+    issuer: LocalIssuer | None = None,
+) -> FastAPI:
+    """The API over a database. What is not given comes from the environment and the data folder when it starts."""
+    settings = settings or ApiSettings()
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        """Not before the start: to describe itself, an application needs no database."""
+        parts = await run_in_threadpool(Parts.open, settings, database, keyring, issuer)
+        app.state.parts = parts
+        yield
+        if database is None:
+            await run_in_threadpool(parts.database.close)
+
+    app = FastAPIOffline(
+        title="Tenure",
+        version="1",
+        description="Lifecycle workflows for the users of a realm.",
+        openapi_url="/openapi.json",
+        redoc_url=None,
+        lifespan=lifespan,
+        redirect_slashes=False,
+        generate_unique_id_function=lambda route: route.name,
+        telemetry={"logs": False},
+    )
+    for router in IN_REALM:
+        app.include_router(router, prefix=PREFIX)
+    for router in OUTSIDE:
+        app.include_router(router)
+    handlers.install(app)
+    app.add_middleware(Edge, body_limit=settings.body_limit)
+    app.openapi = lambda: _once(app)  # type: ignore[method-assign]
+    return app
+
+
+def _once(app: FastAPI) -> dict[str, Any]:
+    if app.openapi_schema is None:
+        app.openapi_schema = described(app)
+    return app.openapi_schema

@@ -1,0 +1,177 @@
+"""Who calls, and what the route wants of them: exactly one declaration a route, readable from the table of routes.
+
+    caller: Annotated[Caller, permitted("realm.workflows.write")]
+    caller: Annotated[Caller, permitted("org.members.write", organization="organization_id")]
+    caller: Annotated[Caller, account()]                    self-service, of a user about themselves
+    dependencies=[public()]                                 anybody
+
+The permission is asked before the verb, so that who lacks it learns nothing. What changes something asks again under locks:
+inside the verb (`checked_by_verb`), else behind it, for users are locked after runs and workflows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from fastapi import Depends, Path, Request
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from sqlalchemy import Connection
+
+from api.parts import parts_of
+from api.problems import Problem
+from api.tokens import Audience, Claims, TokenRefused
+from api.transaction import Transaction
+from db.statements.reads_authority import standing
+from engine.core.errors import Refused
+from engine.core.ids import Prefix, is_id
+from engine.core.trail import Cause
+from engine.directory.authority import Authority
+from engine.directory.commands.acting import allow, require_still
+
+_bearer = HTTPBearer(
+    auto_error=False, bearerFormat="JWT", scheme_name="token", description="A JWT of the realm's issuer."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """An active user, and what that user may do at this moment."""
+
+    realm_id: str
+    user_id: str
+    request_id: str
+    authority: Authority
+
+    @property
+    def cause(self) -> Cause:
+        """On whose account the verbs act."""
+        return Cause(self.realm_id, "user", self.user_id, request_id=self.request_id)
+
+    def require(self, permission: str, organization_id: str | None = None) -> None:
+        """Raise Refused("forbidden") unless the permission is held, realm-wide or in that organization."""
+        allow(self.authority, permission, organization_id)
+
+
+class _Verified:
+    """The token's claims: for this audience, and for the realm of the path."""
+
+    def __init__(self, audience: Audience) -> None:
+        self.audience = audience
+
+    def __call__(
+        self,
+        request: Request,
+        realm_id: Annotated[str, Path(description="The realm.", examples=["rlm_01jbh0ybgaravg3xcq0zdp2eg0"])],
+        credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)],
+    ) -> Claims:
+        if credentials is None:
+            raise Problem("unauthenticated", "This needs a bearer token.", headers={"WWW-Authenticate": "Bearer"})
+        try:
+            claims = parts_of(request).verifier.verify(credentials.credentials, self.audience)
+        except TokenRefused:
+            raise _token_refused() from None
+        if claims.realm_id != realm_id:
+            raise Problem("not_found", "This realm does not exist.")
+        if self.audience == "admin" and "mfa" not in claims.methods:
+            raise Problem("mfa_required", "Administration needs a token of a session with a second factor.")
+        return claims
+
+
+class Declared:
+    """What a route wants of its caller. `declares` says it in one word."""
+
+    declares: str
+
+
+class _Public(Declared):
+    declares = "public"
+
+    def __call__(self) -> None:
+        """Anybody may call."""
+
+
+class _Account(Declared):
+    declares = "account"
+
+    def __call__(
+        self,
+        request: Request,
+        claims: Annotated[Claims, Depends(_Verified("account"))],
+        connection: Transaction,
+    ) -> Caller:
+        return _caller(request, claims, connection)
+
+
+class Permitted(Declared):
+    """One of `permissions`, in the realm or in the organization that the path parameter `organization` names.
+
+    `somewhere`: the place shows only from the body or the row, so the route or the verb asks for the exact one.
+    """
+
+    def __init__(
+        self, permissions: Sequence[str], organization: str | None, somewhere: bool, checked_by_verb: bool
+    ) -> None:
+        self.permissions = tuple(permissions)
+        self.organization = organization
+        self.somewhere = somewhere
+        self.checked_by_verb = checked_by_verb
+        self.declares = " or ".join(permissions)
+
+    def __call__(
+        self,
+        request: Request,
+        claims: Annotated[Claims, Depends(_Verified("admin"))],
+        connection: Transaction,
+    ) -> Iterator[Caller]:
+        caller = _caller(request, claims, connection)
+        organization_id = self._organization(request)
+        if not any(self._held(caller.authority, permission, organization_id) for permission in self.permissions):
+            raise Refused("forbidden", f"this needs the permission {self.declares}")
+        yield caller
+        if request.method != "GET" and not self.checked_by_verb:
+            require_still(connection, caller.cause, self.permissions[0], organization_id)
+
+    def _organization(self, request: Request) -> str | None:
+        if self.organization is None:
+            return None
+        organization_id = request.path_params[self.organization]
+        if not is_id(organization_id, Prefix.ORGANIZATION):
+            raise Refused("not_found", "this organization does not exist")
+        return str(organization_id)
+
+    def _held(self, authority: Authority, permission: str, organization_id: str | None) -> bool:
+        if self.somewhere:
+            return any(Authority(((None, permissions),)).holds(permission) for _, permissions in authority.grants)
+        return authority.holds(permission, organization_id)
+
+
+def permitted(
+    *permissions: str, organization: str | None = None, somewhere: bool = False, checked_by_verb: bool = False
+) -> Any:
+    """The declaration of an administration route."""
+    return Depends(Permitted(permissions, organization, somewhere, checked_by_verb), scope="function")
+
+
+def account() -> Any:
+    """The declaration of a self-service route."""
+    return Depends(_Account())
+
+
+def public() -> Any:
+    """The declaration of a route without a caller."""
+    return Depends(_Public())
+
+
+def _caller(request: Request, claims: Claims, connection: Connection) -> Caller:
+    rows = standing(connection, claims.realm_id, claims.user_id)
+    if not rows or rows[0].state != "active":
+        raise _token_refused()
+    grants = tuple((row.organization_id, frozenset(row.permissions)) for row in rows if row.permissions is not None)
+    return Caller(claims.realm_id, claims.user_id, request.state.request_id, Authority(grants))
+
+
+def _token_refused() -> Problem:
+    challenge = {"WWW-Authenticate": 'Bearer error="invalid_token"'}
+    return Problem("unauthenticated", "The token is not valid here.", headers=challenge)
