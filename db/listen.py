@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import select
+import threading
 import time
 from contextlib import suppress
 from typing import Any, Self
@@ -31,6 +32,7 @@ class Listener:
         self._conninfo = conninfo
         self._next_attempt = 0.0
         self._connection: psycopg.Connection[Any] | None = self._connect()
+        self._waking = threading.Lock()
         self._wake_reader, self._wake_writer = os.pipe()
         os.set_blocking(self._wake_reader, False)
         os.set_blocking(self._wake_writer, False)
@@ -56,15 +58,18 @@ class Listener:
 
     def wake(self) -> None:
         """End the wait of the other thread, or its next one. May be called from anywhere, any number of times."""
-        with suppress(BlockingIOError, OSError):  # full: it is woken already; closed: nobody waits
-            os.write(self._wake_writer, b"x")
+        with self._waking, suppress(BlockingIOError):  # full: it is woken already
+            if self._wake_writer >= 0:  # closed: nobody waits, and the number may be somebody else's by now
+                os.write(self._wake_writer, b"x")
 
     def close(self) -> None:
         """Give the connection back. Call it from the thread that waits, after its last wait."""
         self._disconnect()
-        for descriptor in (self._wake_reader, self._wake_writer):
-            with suppress(OSError):
-                os.close(descriptor)
+        with self._waking:
+            for descriptor in (self._wake_reader, self._wake_writer):
+                if descriptor >= 0:
+                    os.close(descriptor)
+            self._wake_reader = self._wake_writer = -1
 
     def __enter__(self) -> Self:
         return self

@@ -57,11 +57,6 @@ def open_passes() -> AdvancePasses:
     return AdvancePasses(Worker.open(database(), EngineSettings(), Keyring.load(data_dir())))
 
 
-def pass_interval() -> float:
-    """Seconds between two passes of an idle worker, at most."""
-    return EngineSettings().workers.poll_interval.total_seconds()
-
-
 class AdvancePasses:
     """The worker's passes."""
 

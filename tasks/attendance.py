@@ -7,6 +7,7 @@ from collections.abc import Collection
 from datetime import timedelta
 
 from engine.core import leases, shifts
+from engine.core.settings import WorkerSettings
 from engine.core.shifts import End, Shift, Standing
 from tasks.database import database
 
@@ -46,6 +47,11 @@ class Attendance:
         if self._shift is None:
             raise RuntimeError("the shift has not begun")
         return self._shift
+
+
+def poll_interval() -> timedelta:
+    """How far apart the passes of an idle worker are, at most."""
+    return WorkerSettings().poll_interval
 
 
 def at_work(deployment: str, within: timedelta) -> bool:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from db.session import Database
 from db.settings import DatabaseSettings
+from engine.core.settings import WorkerSettings, short_transactions
 
 _lock = threading.Lock()
 _opened: Database | None = None
@@ -17,7 +18,7 @@ def database() -> Database:
     global _opened
     with _lock:
         if _opened is None:
-            _opened = Database.open(DatabaseSettings())
+            _opened = Database.open(short_transactions(DatabaseSettings(), WorkerSettings()))
         return _opened
 
 

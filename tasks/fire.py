@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Protocol
 
-from engine.core.settings import EngineSettings
 from engine.lifecycle.schedules import fire_due
 from tasks.database import database
 from tasks.passes import Occurrence, PassRecord
@@ -34,14 +33,14 @@ class FiredSlot(Protocol):
 
 def open_passes(interval: float) -> FirePasses:
     """Open the scheduler's passes, one each `interval` seconds. Raises when the database is away."""
-    opened, settings = database(), EngineSettings()
-    return FirePasses(lambda: fire_due(opened, settings), interval)
+    opened = database()
+    return FirePasses(lambda between: fire_due(opened, between), interval)
 
 
 class FirePasses:
     """The scheduler's passes. It holds no lease: a slot is taken by compare and set."""
 
-    def __init__(self, fire: Callable[[], Iterable[FiredSlot]], interval: float) -> None:
+    def __init__(self, fire: Callable[[Callable[[], bool]], Iterable[FiredSlot]], interval: float) -> None:
         self.owner = f"scheduler-{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
         self._fire = fire
         self._interval = interval
@@ -50,7 +49,12 @@ class FirePasses:
 
     def once(self, beat: Callable[[], None]) -> PassRecord:
         self._next_at = max(self._next_at + self._interval, time.monotonic())
-        return record(self._fire())
+
+        def between() -> bool:
+            beat()
+            return not self._woken.is_set()
+
+        return record(self._fire(between))
 
     def wait(self, stop: threading.Event) -> None:
         """Until the next pass is due: the rhythm holds, however long a pass took."""

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Column, Connection, Table, Text, bindparam, cast, column, func, select, text
-from sqlalchemy.dialects.postgresql import ARRAY, JSONB, insert
+from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 from sqlalchemy.sql import FromClause
 from sqlalchemy.sql.elements import ColumnElement
 from sqlalchemy.sql.expression import Executable
@@ -127,15 +127,6 @@ def insert_into(table: Table, *names: str) -> Bulk:
     return _bulk(f"insert {table.name}", table.insert().from_select(list(names), rows, include_defaults=False), columns)
 
 
-def insert_new(table: Table, *names: str) -> Bulk:
-    """As `insert_into`, but a row that is there already is passed over (and not counted)."""
-    columns = [table.c[name] for name in names]
-    given = unnested({c.name: c.type for c in columns})
-    rows = select(*[_arrived(given.c[c.name], c.type) for c in columns])
-    statement = insert(table).from_select(list(names), rows, include_defaults=False).on_conflict_do_nothing()
-    return _bulk(f"insert new {table.name}", statement, columns)
-
-
 def delete_from(table: Table, *names: str, guard: str | None = None) -> Bulk:
     """`DELETE FROM table USING unnest(...) WHERE names match [AND guard]`."""
     columns = [table.c[name] for name in names]
@@ -149,7 +140,7 @@ def delete_from(table: Table, *names: str, guard: str | None = None) -> Bulk:
 def update_rows(
     table: Table, by: Sequence[str], sets: Sequence[str], guard: str | None = None, *, name: str | None = None
 ) -> Bulk:
-    """`UPDATE table SET sets FROM unnest(...) WHERE by match [AND guard]`. `guard` may name `given` and the table.
+    """`UPDATE table SET sets FROM unnest(...) WHERE by match [AND guard]`. `guard` is more of the condition.
 
     `name` tells two updates of one table apart in a ledger."""
     columns = [table.c[key] for key in (*by, *sets)]

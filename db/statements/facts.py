@@ -1,6 +1,7 @@
 """Facts of the directory, for many users at once. Every statement that locks does so in the order of realm and id.
 
-Lock order of the product: runs, workflows, users to be changed, users relied upon, organizations, groups, roles.
+Lock order of the product: runs, workflows, users (in the order of their keys, whatever the mode), groups, roles,
+organizations, approvals.
 """
 
 from __future__ import annotations
@@ -129,13 +130,8 @@ _lineage = _lineage.union(
         _lineage, (groups.c.realm_id == _lineage.c.realm_id) & (groups.c.id == _lineage.c.parent_id)
     )
 )
-_granted = (
-    select(func.coalesce(func.array_agg(group_roles.c.role_id), literal_column("'{}'::text[]")))
-    .where(group_roles.c.realm_id == groups.c.realm_id, group_roles.c.group_id == groups.c.id)
-    .scalar_subquery()
-)
 _groups = (
-    select(groups.c.realm_id, groups.c.id, groups.c.organization_id, groups.c.parent_id, _granted.label("role_ids"))
+    select(groups.c.realm_id, groups.c.id, groups.c.organization_id, groups.c.parent_id)
     .where(tuple_(groups.c.realm_id, groups.c.id).in_(select(_lineage.c.realm_id, _lineage.c.id)))
     .order_by(groups.c.realm_id, groups.c.id)
     .with_for_update(of=groups, read=True)
@@ -143,8 +139,31 @@ _groups = (
 
 
 def lock_groups(connection: Connection, keys: Collection[Key]) -> Sequence[AnyRow]:
-    """Groups and all their ancestors FOR SHARE, each with the ids of the roles it grants by itself."""
+    """Groups and all their ancestors, FOR SHARE. What they grant is read under the lock (`roles_of_groups`)."""
     return connection.execute(_groups, keys_of(keys)).all()
+
+
+_groups_changing = (
+    select(groups.c.id)
+    .join(_keys, (groups.c.realm_id == _keys.c.realm_id) & (groups.c.id == _keys.c.id))
+    .order_by(groups.c.realm_id, groups.c.id)
+    .with_for_update(of=groups, key_share=True)
+)
+
+
+def lock_groups_for_change(connection: Connection, keys: Collection[Key]) -> None:
+    """Groups FOR NO KEY UPDATE, before what they grant is changed: nobody's authority rests on it meanwhile."""
+    connection.execute(_groups_changing, keys_of(keys)).all()
+
+
+_roles_of_groups = select(group_roles.c.realm_id, group_roles.c.group_id, group_roles.c.role_id).join(
+    _keys, (group_roles.c.realm_id == _keys.c.realm_id) & (group_roles.c.group_id == _keys.c.id)
+)
+
+
+def roles_of_groups(connection: Connection, keys: Collection[Key]) -> Sequence[AnyRow]:
+    """What groups grant by themselves. Stable while the groups are locked."""
+    return connection.execute(_roles_of_groups, keys_of(keys)).all()
 
 
 _roles = (

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from sqlalchemy import Connection, Table, bindparam, delete, func, select
+from sqlalchemy import Connection, Delete, Table, bindparam, delete, func, select
 from sqlalchemy.types import Integer, Interval
 
 from db.tables import Message, OutboxEvent, WorkflowRun, table
 
 
-def _cleaner(of: Table, ended: str) -> tuple[Table, object]:
+def _cleaner(of: Table, ended: str) -> Delete:
     old = (
         select(of.c.realm_id, of.c.id)
         .where(of.c[ended] < func.statement_timestamp() - bindparam("age", type_=Interval))
@@ -19,7 +19,7 @@ def _cleaner(of: Table, ended: str) -> tuple[Table, object]:
         .with_for_update(skip_locked=True)
         .cte("old")
     )
-    return of, delete(of).where(of.c.realm_id == old.c.realm_id, of.c.id == old.c.id)
+    return delete(of).where(of.c.realm_id == old.c.realm_id, of.c.id == old.c.id)
 
 
 _CLEANERS = {
@@ -32,5 +32,4 @@ _CLEANERS = {
 def delete_old(connection: Connection, kind: str, *, age: timedelta, limit: int) -> int:
     """Delete up to `limit` rows of a kind (`runs` with their attempts and approvals, `outbox`, `messages`) that ended longer
     ago than `age`, the oldest first. Returns how many."""
-    _, statement = _CLEANERS[kind]
-    return int(connection.execute(statement, {"age": age, "limit": limit}).rowcount)  # type: ignore[call-overload]
+    return int(connection.execute(_CLEANERS[kind], {"age": age, "limit": limit}).rowcount)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import BigInteger, Boolean, Connection, bindparam, case, func, literal_column, select, true
+from sqlalchemy import BigInteger, Boolean, Connection, bindparam, case, exists, func, literal_column, select, true
 from sqlalchemy.types import Float, Integer
 
 from db.rows import AnyRow
@@ -151,13 +151,14 @@ def give_back(connection: Connection, leases: Sequence[Lease], *, owner: str) ->
 _give_back_all = (
     runs.update()
     .values(lease_owner=None, lease_expires_at=None, due_at=func.clock_timestamp())
-    .where(runs.c.due_at.is_not(None), runs.c.lease_owner == bindparam("owner", type_=WORD))
+    .where(runs.c.lease_owner == bindparam("owner", type_=WORD))
+    .where(~exists().where(runs.c.realm_id == _leases.c.realm_id, runs.c.id == _leases.c.id))
 )
 
 
-def give_back_all(connection: Connection, *, owner: str) -> int:
-    """Hand back every lease of an owner (of a worker that stops, or was seen to die)."""
-    return int(connection.execute(_give_back_all, {"owner": owner}).rowcount)
+def give_back_all(connection: Connection, *, owner: str, but: Sequence[Lease] = ()) -> int:
+    """Hand back every lease of an owner (of a worker that stops, or was seen to die), except those in `but`."""
+    return int(connection.execute(_give_back_all, {**_columns(but), "owner": owner}).rowcount)
 
 
 _attempt = (
@@ -179,7 +180,6 @@ _lock = (
         runs.c.workflow_id,
         runs.c.revision,
         runs.c.publisher_id,
-        runs.c.starter_id,
         runs.c.subject_id,
         runs.c.organization_id,
         runs.c.trigger_type,
@@ -202,9 +202,6 @@ _lock = (
         _attempt.c.state.label("attempt_state"),
         _attempt.c.idempotency_key.label("attempt_key"),
         _attempt.c.input.label("attempt_input"),
-        _attempt.c.result.label("attempt_result"),
-        _attempt.c.compensation_strategy.label("attempt_strategy"),
-        _attempt.c.compensation_attempts.label("attempt_compensations"),
     )
     .select_from(runs.join(_leases, _is_held).outerjoin(_attempt, true()))
     .order_by(runs.c.realm_id, runs.c.id)
@@ -320,7 +317,6 @@ _compensations = select(
     _newest.c.attempt,
     _newest.c.idempotency_key,
     _newest.c.input,
-    _newest.c.result,
     _newest.c.compensation_strategy,
     _newest.c.compensation_attempts,
     _newest.c.compensation_started_at.is_not(None).label("is_out"),
@@ -410,7 +406,7 @@ COUNT_INTERRUPTION = update_rows(
 _put_off = (
     runs.update()
     .values(
-        interruptions=bindparam("count", type_=Integer),
+        interruptions=func.coalesce(bindparam("count", type_=Integer), runs.c.interruptions),
         lease_owner=None,
         lease_expires_at=None,
         due_at=func.clock_timestamp() + func.make_interval(0, 0, 0, 0, 0, 0, bindparam("pause", type_=Float)),
@@ -425,7 +421,7 @@ _put_off = (
 )
 
 
-def put_off(connection: Connection, lease: Lease, *, owner: str, interruptions: int, pause: float) -> int:
-    """Hand one run back, counted as interrupted, due after `pause` seconds."""
+def put_off(connection: Connection, lease: Lease, *, owner: str, pause: float, interruptions: int | None = None) -> int:
+    """Hand one run back, due after `pause` seconds; with a new count of its interruptions, if one is given."""
     given = {"run_realm_id": lease[0], "run_id": lease[1], "held_fence": lease[2]}
     return int(connection.execute(_put_off, {**given, "owner": owner, "count": interruptions, "pause": pause}).rowcount)

@@ -60,6 +60,8 @@ _active = (
     select(workflows.c.realm_id, workflows.c.id, workflows.c.published_revision, workflows.c.publisher_id)
     .join(_keys, (workflows.c.realm_id == _keys.c.realm_id) & (workflows.c.id == _keys.c.id))
     .where(workflows.c.state == "active")
+    .order_by(workflows.c.realm_id, workflows.c.id)
+    .with_for_update(of=workflows, read=True)
 )
 _present = (
     select(users.c.realm_id, users.c.id)
@@ -69,7 +71,8 @@ _present = (
 
 
 def active_workflows(connection: Connection, wanted: Collection[tuple[str, str]]) -> Sequence[AnyRow]:
-    """Of these workflows, those that fire, with the revision and publisher of a run that starts now."""
+    """Of these workflows, those that fire, with the revision and publisher of a run that starts now; FOR SHARE, so that none is
+    disabled or published anew before the runs are there."""
     return connection.execute(_active, keys(wanted)).all()
 
 

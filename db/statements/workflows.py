@@ -8,8 +8,9 @@ from typing import Any
 from sqlalchemy import Connection, func, select
 
 from db.rows import AnyRow
-from db.tables import EventTrigger, ScheduleTrigger, Workflow, WorkflowRevision, table
+from db.tables import EventTrigger, Realm, ScheduleTrigger, Workflow, WorkflowRevision, table
 
+realms = table(Realm)
 workflows = table(Workflow)
 revisions = table(WorkflowRevision)
 event_triggers = table(EventTrigger)
@@ -81,3 +82,10 @@ def replace_triggers(
         )
         if rows:
             connection.execute(triggers.insert(), [dict(row) for row in rows])
+
+
+def publish_policy(connection: Connection, realm_id: str) -> bool | None:
+    """The realm's `extensions.workflow_publish_approval`; None when there is no such realm."""
+    return connection.execute(
+        select(realms.c.workflow_publish_approval).where(realms.c.id == realm_id)
+    ).scalar_one_or_none()

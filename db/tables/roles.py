@@ -59,6 +59,13 @@ class RoleAssignment(SQLModel, table=True):
             postgresql_nulls_not_distinct=True,
         ),
         Index("role_assignments_of_role", "realm_id", "role_id", "user_id"),
+        Index(
+            "role_assignments_of_organization",
+            "realm_id",
+            "organization_id",
+            "role_id",
+            postgresql_where=text("organization_id IS NOT NULL"),
+        ),
         Index("role_assignments_expiring", "expires_at", postgresql_where=text("expires_at IS NOT NULL")),
         Index(
             "role_assignments_step_key",

@@ -60,6 +60,7 @@ class WorkflowRun(SQLModel, table=True):
             "step_index >= 0 AND fence >= 0 AND interruptions >= 0 AND depth BETWEEN 0 AND 3", name="counts"
         ),
         Index("workflow_runs_due", "realm_id", "due_at", postgresql_where=text("due_at IS NOT NULL")),
+        Index("workflow_runs_leased", "lease_owner", postgresql_where=text("lease_owner IS NOT NULL")),
         Index("workflow_runs_of_workflow", "realm_id", "workflow_id", text("id DESC")),
         Index("workflow_runs_of_subject", "realm_id", "subject_id", text("id DESC")),
         Index("workflow_runs_finished", "finished_at", postgresql_where=text("finished_at IS NOT NULL")),

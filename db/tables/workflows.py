@@ -110,6 +110,7 @@ class ScheduleTrigger(SQLModel, table=True):
         CheckConstraint("every_seconds BETWEEN 3600 AND 31536000", name="every_within_bounds"),
         CheckConstraint("slot_cursor IS NULL OR slot_at IS NOT NULL", name="cursor_has_a_slot"),
         Index("schedule_triggers_due", "next_slot_at"),
+        Index("schedule_triggers_filling", "slot_at", postgresql_where=text("slot_at IS NOT NULL")),
     )
 
     realm_id: str = Field(sa_type=ID, primary_key=True)
@@ -122,3 +123,5 @@ class ScheduleTrigger(SQLModel, table=True):
     """The slot being filled, if one is: its population is not covered yet."""
     slot_cursor: str | None = Field(default=None, sa_type=ID)
     slot_started: int = Field(default=0, sa_column_kwargs={"server_default": text("0")})
+    slot_missed: int = Field(default=0, sa_column_kwargs={"server_default": text("0")})
+    """Slots before it that nobody fired."""

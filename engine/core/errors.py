@@ -78,10 +78,6 @@ class Unavailable(_Categorized):
     """Transient: the world did not answer. Tried again under the retry policy in force."""
 
 
-class LeaseLost(TenureError):
-    """Another worker has the run: record nothing and walk away."""
-
-
 class IllegalTransition(TenureError):
     """A move that the state table does not have: a bug, and loud."""
 

@@ -10,9 +10,10 @@ from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, Timeout
 _CONTENTION = frozenset({"40001", "40P01", "55P03"})
 """serialization_failure, deadlock_detected, lock_not_available."""
 
-_SHORTAGES = ("08", "53", "57", "58", "25006")
-"""Classes of SQLSTATE (and one state) that tell of the server and not of the statement: connection, resources, operator
-intervention, system error, and a server that is read-only for a while."""
+_SHORTAGES = ("08", "531", "533", "57P", "58", "25006")
+"""Beginnings of SQLSTATEs that tell of the server and not of the statement: connections, a full disk, too many connections, a
+shutdown, a system error, a server that is read-only for a while. A statement that was too slow or took too much memory is not
+among them: that is told of whoever ran it."""
 
 
 def sqlstate(error: DBAPIError) -> str | None:
@@ -33,7 +34,7 @@ def is_outage(error: BaseException) -> bool:
     if not isinstance(error, DBAPIError):
         return False
     state = sqlstate(error)
-    if state is None:
+    if error.connection_invalidated or state is None:
         return error.connection_invalidated or isinstance(error, OperationalError | InterfaceError)
     return state.startswith(_SHORTAGES)
 

@@ -35,6 +35,11 @@ class Lease:
     def row(self) -> statements.Lease:
         return self.realm_id, self.run_id, self.fence
 
+    @property
+    def is_suspect(self) -> bool:
+        """Whether the run may be what a worker died on: it is advanced alone."""
+        return self.taken_over or self.interruptions > 0
+
 
 def new_owner() -> str:
     """The name a worker's leases carry. The random part keeps two workers apart whose hosts and process ids are the same."""

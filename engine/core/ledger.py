@@ -20,6 +20,7 @@ class ShortWrite(RuntimeError):
 
     def __init__(self, name: str, wanted: int, hit: int) -> None:
         super().__init__(f"{name}: {wanted} rows wanted, {hit} hit")
+        self.name = name
 
 
 @dataclass(frozen=True, slots=True)

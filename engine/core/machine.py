@@ -5,8 +5,6 @@ Terminal states, the states that can be claimed and the diagram in the documenta
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from engine.core.errors import IllegalTransition
@@ -49,10 +47,3 @@ class StateTable:
         lines += [f"    {source} --> {target}: {event}" for source, event, target in self.rows]
         lines += [f"    {state} --> [*]" for state in self.states if state in self.terminal]
         return "\n".join(lines)
-
-
-def paths(table: StateTable, history: Iterable[str]) -> bool:
-    """Whether `history`, a sequence of states, is a path of the table (staying in a state counts)."""
-    edges = {(source, target) for source, _, target in table.rows}
-    seen = list(history)
-    return all(a == b or (a, b) in edges for a, b in itertools.pairwise(seen))

@@ -7,7 +7,7 @@ from datetime import timedelta
 from pydantic import Field, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from db.settings import Duration
+from db.settings import DatabaseSettings, Duration
 
 HEARTBEATS_PER_LEASE = 3
 """A lease is renewed this many times before it would run out: two renewals may fail without losing it."""
@@ -60,6 +60,22 @@ class MailSettings(BaseSettings):
     password: str | None = Field(default=None, repr=False)
     sender: str = "tenure@localhost"
     timeout: Duration = Field(default=timedelta(seconds=10), ge=timedelta(seconds=1), le=timedelta(minutes=1))
+
+
+LONGEST_LOCK_WAIT = timedelta(seconds=1)
+"""How long a worker waits for a row that somebody else has. Its other runs wait with it."""
+
+
+def short_transactions(database: DatabaseSettings, workers: WorkerSettings) -> DatabaseSettings:
+    """The settings of a worker's connections: a worker that is stopped in a transaction must not keep its row locks for longer
+    than its leases, nor may one locked row hold up a whole batch."""
+    share = workers.lease_duration / HEARTBEATS_PER_LEASE
+    return database.model_copy(
+        update={
+            "lock_timeout": min(database.lock_timeout, LONGEST_LOCK_WAIT),
+            "idle_in_transaction_timeout": min(database.idle_in_transaction_timeout, share),
+        }
+    )
 
 
 class EngineSettings(BaseSettings):

@@ -7,7 +7,7 @@ the workflow and depth that loop protection needs (source: "Loop protection").
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from db.statements.bulk import insert_into
@@ -60,6 +60,11 @@ class Cause:
     correlation_id: str | None = None
     workflow_id: str | None = None
     depth: int = 0
+
+
+def by_the_clock(cause: Cause) -> Cause:
+    """The same occasion, for what nobody decided: time did."""
+    return replace(cause, actor_type="system", actor_id=None)
 
 
 def audit(

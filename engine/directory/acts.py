@@ -7,7 +7,6 @@ from collections.abc import Callable
 from sqlalchemy import Connection
 
 from db.statements.outbox import notify
-from db.statements.runs import now
 from engine.core.ledger import Ledger
 from engine.directory.effects import Effect
 from engine.directory.facts import Facts, Wanted
@@ -19,7 +18,7 @@ def perform(connection: Connection, wanted: Wanted, act: Callable[[Facts], Effec
 
     Raises what `act` raises; nothing is written then.
     """
-    effect = act(load_facts(connection, wanted, now(connection)))
+    effect = act(load_facts(connection, wanted))
     record(connection, effect)
     return effect
 

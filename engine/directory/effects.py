@@ -29,7 +29,6 @@ SET_EXPIRY = Write(
     5,
     update_rows(table(RoleAssignment), ["realm_id", "id"], ["expires_at", "step_key"], name="set assignment expiry"),
 )
-SET_PARENT = Write(6, update_rows(table(Group), ["realm_id", "id"], ["parent_id"], name="set group parent"))
 DELETE_GROUP_ROLE = Write(7, delete_from(table(GroupRole), "realm_id", "group_id", "role_id"))
 
 INSERT_USER = Write(10, insert_into(table(User), "realm_id", "id", "email", "display_name", "kind"))
@@ -71,6 +70,3 @@ class Effect:
     changed: bool = False
     rows: list[Row] = field(default_factory=list)
     result: Mapping[str, Any] = field(default_factory=dict)
-
-
-UNCHANGED = Effect()

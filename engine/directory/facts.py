@@ -93,11 +93,13 @@ class Wanted:
     owners_of: set[Key] = field(default_factory=set)
     roles: set[Key] = field(default_factory=set)
     groups: set[Key] = field(default_factory=set)
+    changing_groups: set[Key] = field(default_factory=set)
+    """Groups whose roles are to be changed."""
 
 
 @dataclass(slots=True)
 class Facts:
-    """The snapshot. `now` is the database's clock when it was taken; nothing else tells a decision the time."""
+    """The snapshot. `now` is the database's clock when its last lock was held; nothing else tells a decision the time."""
 
     now: datetime
     users: dict[Key, UserFact] = field(default_factory=dict)

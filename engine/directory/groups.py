@@ -6,7 +6,7 @@ from datetime import datetime
 
 from engine.core import ids
 from engine.core.errors import Refused
-from engine.core.trail import Cause, audit, event
+from engine.core.trail import Cause, audit, by_the_clock, event
 from engine.directory.effects import (
     DELETE_GROUP_MEMBER,
     INSERT_GROUP,
@@ -94,7 +94,7 @@ def add_member(
     held = facts.group_member(user, group_id)
     if held is not None and facts.live(held.expires_at):
         return Effect(False)
-    rows = [] if held is None else list(expire_member(facts, Cause(realm_id), user, held).rows)
+    rows = [] if held is None else list(expire_member(facts, by_the_clock(cause), user, held).rows)
     facts.group_members.setdefault(user, {})[group_id] = GroupMemberFact(
         group_id, user_id, group.organization_id, expires_at, step_key
     )

@@ -1,12 +1,18 @@
-"""Loads the facts that a batch wants: one statement a kind, always in the same lock order, none for what nobody wants."""
+"""Loads the facts that a batch wants: one statement a kind, always in the same lock order, none for what nobody wants.
+
+A statement that waits for a row sees the row as it is then, but everything else as it was before the wait. So one that locks
+returns columns of the rows it locks and nothing else, and the clock is read when the last lock is held.
+"""
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
+from itertools import groupby
 
 from sqlalchemy import Connection
 
 from db.statements import facts as statements
+from db.statements.runs import now
 from engine.directory.facts import (
     AssignmentFact,
     Facts,
@@ -20,18 +26,23 @@ from engine.directory.facts import (
 )
 
 
-def load_facts(connection: Connection, wanted: Wanted, now: datetime) -> Facts:
+def load_facts(connection: Connection, wanted: Wanted) -> Facts:
     """A snapshot of what is wanted, under locks that last until the transaction ends."""
-    facts = Facts(now)
-    watching = (wanted.watching | wanted.authority_of) - wanted.changing
-    for keys, lock in ((wanted.changing, "change"), (watching, "share")):
-        if keys:
-            for row in statements.lock_users(connection, keys, lock):  # type: ignore[arg-type]
-                facts.users[row.realm_id, row.id] = UserFact(row.id, row.kind, row.state)
+    facts = Facts(datetime.min.replace(tzinfo=UTC))
+    _lock_users(connection, wanted, facts)
     _load_holdings(connection, wanted, facts)
     _load_grants(connection, wanted, facts)
     _load_organizations(connection, wanted, facts)
+    facts.now = now(connection)
     return facts
+
+
+def _lock_users(connection: Connection, wanted: Wanted, facts: Facts) -> None:
+    """All in the one order of their keys, whatever the mode, so that two who change each other wait instead of deadlock."""
+    everyone = sorted(wanted.changing | wanted.watching | wanted.authority_of)
+    for changes, stretch in groupby(everyone, key=wanted.changing.__contains__):
+        for row in statements.lock_users(connection, list(stretch), "change" if changes else "share"):
+            facts.users[row.realm_id, row.id] = UserFact(row.id, row.kind, row.state)
 
 
 def _load_organizations(connection: Connection, wanted: Wanted, facts: Facts) -> None:
@@ -93,7 +104,7 @@ def _load_holdings(connection: Connection, wanted: Wanted, facts: Facts) -> None
 
 def _load_grants(connection: Connection, wanted: Wanted, facts: Facts) -> None:
     """Groups with their ancestors, and every role that is wanted, granted by them, or part of someone's authority."""
-    group_keys: set[Key] = set(wanted.groups)
+    group_keys: set[Key] = wanted.groups | wanted.changing_groups
     role_keys: set[Key] = set(wanted.roles)
     at_stake = {
         (realm_id, organization_id) for realm_id, organization_id, role_id in wanted.ownership if role_id is None
@@ -105,12 +116,17 @@ def _load_grants(connection: Connection, wanted: Wanted, facts: Facts) -> None:
     for user in wanted.authority_of:
         group_keys |= {(user[0], group_id) for group_id in facts.group_members.get(user, ())}
         role_keys |= {(user[0], role_id) for role_id, _ in facts.assignments.get(user, ())}
+    if wanted.changing_groups:
+        statements.lock_groups_for_change(connection, wanted.changing_groups)
     if group_keys:
-        for row in statements.lock_groups(connection, group_keys):
-            facts.groups[row.realm_id, row.id] = GroupFact(
-                row.id, row.organization_id, row.parent_id, tuple(row.role_ids)
-            )
-            role_keys |= {(row.realm_id, role_id) for role_id in row.role_ids}
+        locked = statements.lock_groups(connection, group_keys)
+        granted: dict[Key, list[str]] = {(row.realm_id, row.id): [] for row in locked}
+        for row in statements.roles_of_groups(connection, granted):
+            granted[row.realm_id, row.group_id].append(row.role_id)
+            role_keys.add((row.realm_id, row.role_id))
+        for row in locked:
+            role_ids = tuple(granted[row.realm_id, row.id])
+            facts.groups[row.realm_id, row.id] = GroupFact(row.id, row.organization_id, row.parent_id, role_ids)
     if role_keys:
         for row in statements.lock_roles(connection, role_keys):
             facts.roles[row.realm_id, row.id] = RoleFact(

@@ -46,12 +46,12 @@ def add_membership(facts: Facts, cause: Cause, user: Key, organization_id: str) 
 def remove_membership(facts: Facts, cause: Cause, user: Key, organization_id: str) -> Effect:
     """End a membership, with its groups and organization roles. Not a member: unchanged.
 
-    Raises Refused(`conflict`) for the last owner. Wants the organization in `owners_of`, and the roles the user holds in it.
+    Raises Refused(`conflict`) for the last owner. Wants the organization in `ownership`, without a role.
     """
     if not facts.is_member(user, organization_id):
         return Effect(False)
     held = [item for item in facts.assignments.get(user, {}).values() if item.organization_id == organization_id]
-    if facts.owners.get((user[0], organization_id)) == {user[1]}:
+    if facts.owners.get((user[0], organization_id)) == {user[1]}:  # a subject who owns it, and nobody else does
         raise Refused("conflict", f"the last owner of {organization_id} cannot be removed")
     effect = Effect(True)
     for member in [m for m in facts.group_members.get(user, {}).values() if m.organization_id == organization_id]:

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from engine.core import ids
 from engine.core.errors import Refused
-from engine.core.trail import Cause, audit, event
+from engine.core.trail import Cause, audit, by_the_clock, event
 from engine.directory.effects import DELETE_ASSIGNMENT, INSERT_ASSIGNMENT, INSERT_ROLE, SET_EXPIRY, Effect
 from engine.directory.facts import AssignmentFact, Facts, Key, RoleFact
 from engine.directory.permissions import is_permission
@@ -88,7 +88,7 @@ def grant(
     held = facts.assignment(user, role_id, organization_id)
     if held is not None and facts.live(held.expires_at):
         return Effect(False, [], {"assignment_id": held.id})
-    rows = [] if held is None else list(expire(facts, Cause(realm_id), user, held).rows)
+    rows = [] if held is None else list(expire(facts, by_the_clock(cause), user, held).rows)
     assignment = AssignmentFact(
         ids.new(ids.Prefix.ROLE_ASSIGNMENT), user_id, role_id, scope, organization_id, expires_at, step_key
     )
@@ -140,9 +140,14 @@ def expire(facts: Facts, cause: Cause, user: Key, held: AssignmentFact) -> Effec
 
 
 def extend(facts: Facts, cause: Cause, user: Key, held: AssignmentFact, expires_at: datetime | None) -> Effect:
-    """Change the expiry of an assignment by hand. From then on it is that person's, and no undo of a workflow touches it."""
-    if expires_at is not None and expires_at <= facts.now:
-        raise Refused("validation_failed", "the expiry lies in the past", "expires_at")
+    """Change the expiry of an assignment by hand. From then on it is that person's, and no undo of a workflow touches it.
+
+    Raises Refused: `validation_failed` for the past, `conflict` where it would let an organization's last owner expire.
+    """
+    if expires_at is not None:
+        if expires_at <= facts.now:
+            raise Refused("validation_failed", "the expiry lies in the past", "expires_at")
+        keep_an_owner(facts, user, held)
     changed = AssignmentFact(held.id, held.user_id, held.role_id, held.scope, held.organization_id, expires_at, None)
     facts.assignments[user][held.role_id, held.organization_id] = changed
     details = {"assignment_id": held.id, "expires_at": None if expires_at is None else expires_at.isoformat()}
@@ -177,7 +182,8 @@ def require_active(facts: Facts, organization: Key) -> None:
 def _end(facts: Facts, cause: Cause, user: Key, held: AssignmentFact, type_: str) -> Effect:
     realm_id, user_id = user
     facts.assignments[user].pop((held.role_id, held.organization_id), None)
-    if held.organization_id is not None:
+    role = facts.roles.get((realm_id, held.role_id))
+    if role is not None and role.owns_organization and held.organization_id is not None:
         facts.owners.get((realm_id, held.organization_id), set()).discard(user_id)
     details = {"assignment_id": held.id, "role_id": held.role_id, "organization_id": held.organization_id}
     return Effect(

@@ -7,7 +7,6 @@ from collections.abc import Set
 
 from db.session import Database
 from db.statements.expiry import holders_of_expired
-from db.statements.runs import now
 from engine.core.faults import is_outage, message_of, place_of
 from engine.core.ledger import Ledger
 from engine.core.trail import Cause
@@ -38,7 +37,7 @@ def _sweep(database: Database, holders: Set[Key]) -> int | None:
     """Remove what has expired of these users. None when that failed, and nothing of it was done."""
     try:
         with database.begin() as connection:
-            facts = load_facts(connection, Wanted(changing=set(holders)), now(connection))
+            facts = load_facts(connection, Wanted(changing=set(holders)))
             ledger, swept = Ledger(), 0
             for user in sorted(holders):
                 cause = Cause(user[0])

@@ -34,7 +34,9 @@ compensation      taking back what a failed run did
 moves             what a decision makes of a run, and its rows
 rounds            lock, load, decide, write, commit
 calls             endpoint calls and their answers
+callers           the threads that make them
 guilty            a run whose own transaction fails
+reports           what a pass did, for those who watch
 worker            claims, advances, dispatches, calls, delivers, sweeps
 retention         history that may go
 """

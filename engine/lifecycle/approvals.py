@@ -42,9 +42,7 @@ def decide(
     approval = None if run is None else run_changes.lock_approval(connection, realm_id, approval_id)
     if run is None or approval is None or cause.actor_type != "user" or user_id is None:
         raise _missing()
-    user = load_facts(connection, Wanted(watching={(realm_id, user_id)}), now(connection)).users.get(
-        (realm_id, user_id)
-    )
+    user = load_facts(connection, Wanted(watching={(realm_id, user_id)})).users.get((realm_id, user_id))
     if user_id not in approval.approvers or user_id == approval.subject_id or user is None or not user.can_approve:
         raise _missing()
     if approval.state != "pending":

@@ -85,7 +85,8 @@ def _send(
     secrets = [Secret.parse(keyring.decrypt(secret, bound_to=bound_to)) for secret in subscription.secrets]
     destination = Destination.parse(subscription.url, allow_private=allow_private)
     outgoing = step_call.outgoing(destination, secrets, allow_private=allow_private)
-    answer = post(outgoing, deadline=min(call.deadline, settings.webhook_timeout.total_seconds()))
+    longest = call.deadline if call.action == "compensate" else settings.webhook_timeout.total_seconds()
+    answer = post(outgoing, deadline=min(call.deadline, longest))
     asked = None if answer.retry_after_seconds is None else min(timedelta(seconds=answer.retry_after_seconds), CAP)
     return Answered(call, classify(answer), answer.status, asked)
 

@@ -12,10 +12,11 @@ from typing import Any
 from engine.core.errors import Refused, Unavailable
 from engine.core.ledger import Row
 from engine.core.retry import COMPENSATION_ATTEMPTS, COMPENSATION_BACKOFF, wait
-from engine.lifecycle.facts import AttemptFact, RunFact, RunFacts, RunWanted
+from engine.egress.step_call import COMPENSATION_TIMEOUT
+from engine.lifecycle.facts import RunFact, RunFacts, RunWanted, SuccessFact
 from engine.lifecycle.moves import SAVE_COMPENSATION, Move, PlannedCall, run_audit, stay, step_audit, storable
 from engine.lifecycle.states import RUN
-from engine.lifecycle.steps.call_webhook import COMPENSATION_DEADLINE, require_callable
+from engine.lifecycle.steps.call_webhook import require_callable
 from engine.lifecycle.steps.registry import STEP_TYPES
 
 ENDS = {
@@ -27,7 +28,7 @@ ENDS = {
 """How a run settles, and the audit event that says so."""
 
 
-def wants(run: RunFact, attempt: AttemptFact, wanted: RunWanted) -> None:
+def wants(run: RunFact, attempt: SuccessFact, wanted: RunWanted) -> None:
     """The facts that taking back this attempt needs."""
     if attempt.compensation_strategy == "notify_endpoint":
         wanted.subscriptions.add((run.realm_id, attempt.input["subscription_id"]))
@@ -60,7 +61,7 @@ def decide(run: RunFact, facts: RunFacts, *, given_up: bool) -> Move:
     return stay(run, state=RUN.move(run.state, "undo"), keep=True, rows=rows)
 
 
-def _call(run: RunFact, attempt: AttemptFact, facts: RunFacts) -> Move:
+def _call(run: RunFact, attempt: SuccessFact, facts: RunFacts) -> Move:
     """One more try, recorded as under way before it is made. A try that nobody recorded the end of counts."""
     if attempt.compensation_is_out:
         raise Unavailable("interrupted", "the worker that made the call did not record its outcome")
@@ -74,13 +75,13 @@ def _call(run: RunFact, attempt: AttemptFact, facts: RunFacts) -> Move:
         step_id=attempt.step_id,
         step_index=attempt.step_index,
         subscription=facts.subscriptions[run.realm_id, subscription_id],
-        deadline=COMPENSATION_DEADLINE.total_seconds(),
+        deadline=COMPENSATION_TIMEOUT.total_seconds(),
     )
     row = _save(run, attempt, compensation_attempts=tries, compensation_started_at=facts.now)
     return stay(run, state=RUN.move(run.state, "undo"), keep=True, rows=[row], call=planned)
 
 
-def succeeded(run: RunFact, attempt: AttemptFact, result: dict[str, Any]) -> Move:
+def succeeded(run: RunFact, attempt: SuccessFact, result: dict[str, Any]) -> Move:
     """The endpoint has confirmed."""
     rows = _done(run, attempt, attempt.compensation_attempts, result)
     return stay(run, state=RUN.move(run.state, "undo"), keep=True, rows=rows)
@@ -88,7 +89,7 @@ def succeeded(run: RunFact, attempt: AttemptFact, result: dict[str, Any]) -> Mov
 
 def failed(
     run: RunFact,
-    attempt: AttemptFact,
+    attempt: SuccessFact,
     facts: RunFacts,
     failure: Refused | Unavailable,
     *,
@@ -116,22 +117,28 @@ def failed(
     return stay(run, state=state, keep=True, rows=rows, failed_attempt=failure.category)
 
 
+def stuck(run: RunFact) -> Move:
+    """The end of a run whose undoing cannot go on: an administrator must undo the rest by hand."""
+    return _ended(run, "settle_stuck")
+
+
 def _settle(run: RunFact, facts: RunFacts) -> Move:
-    undone, stuck = facts.settled.get(run.key, (False, False))
-    if stuck:
+    undone, failed = facts.settled.get(run.key, (False, False))
+    if failed:
         event = "settle_stuck"
     elif run.cancel_requested:
         event = "settle_cancelled"
     else:
         event = "settle_undone" if undone else "settle_nothing"
-    return stay(
-        run,
-        state=RUN.move(run.state, event),
-        rows=[run_audit(run, ENDS[event], category=run.error_category, final=True)],
-    )
+    return _ended(run, event)
 
 
-def _done(run: RunFact, attempt: AttemptFact, tries: int, result: Any) -> list[Row]:
+def _ended(run: RunFact, event: str) -> Move:
+    state = RUN.move(run.state, event)
+    return stay(run, state=state, rows=[run_audit(run, ENDS[event], category=run.error_category, final=True)])
+
+
+def _done(run: RunFact, attempt: SuccessFact, tries: int, result: Any) -> list[Row]:
     return [
         _save(
             run,
@@ -144,7 +151,7 @@ def _done(run: RunFact, attempt: AttemptFact, tries: int, result: Any) -> list[R
     ]
 
 
-def _save(run: RunFact, attempt: AttemptFact, **changes: Any) -> Row:
+def _save(run: RunFact, attempt: SuccessFact, **changes: Any) -> Row:
     values = {
         "realm_id": run.realm_id,
         "run_id": run.id,

@@ -67,6 +67,7 @@ def _step(run: RunFact, planned: PlannedStep, facts: RunFacts) -> Move:
     if planned.type.name == "call_webhook" and run.attempt is not None and run.attempt.state == "started":
         raise Unavailable("interrupted", "the worker that made the call did not record its outcome")
     _require_subject(run, planned, facts)
+    _require_organization(run, planned)
     _require_authority(run, planned, facts)
     outcome = planned.type.decide(planned.step, run, facts)
     match outcome:
@@ -107,11 +108,18 @@ def _require_authority(run: RunFact, planned: PlannedStep, facts: RunFacts) -> N
 
 
 def _organization(run: RunFact, planned: PlannedStep) -> str | None:
-    """The organization the step acts in, if it acts in one."""
+    """The organization the step acts in, if it acts in one: its own, else the run's."""
     if getattr(planned.step, "scope", None) == "realm":
         return None
     pinned: str | None = getattr(planned.step, "organization_id", None)
     return pinned or run.organization_id
+
+
+def _require_organization(run: RunFact, planned: PlannedStep) -> None:
+    """Told before authority is asked: nobody has any in no organization."""
+    acts_in_one = hasattr(planned.step, "organization_id") and getattr(planned.step, "scope", None) != "realm"
+    if acts_in_one and _organization(run, planned) is None:
+        raise Refused("organization_required", "this step needs an organization and the run has none")
 
 
 def inputs_of(run: RunFact, planned: PlannedStep) -> dict[str, Any]:

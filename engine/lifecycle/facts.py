@@ -26,7 +26,12 @@ class AttemptFact:
     state: str
     idempotency_key: str
     input: Mapping[str, Any]
-    result: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class SuccessFact(AttemptFact):
+    """A success that is still to be taken back."""
+
     compensation_strategy: str
     compensation_attempts: int
     compensation_is_out: bool
@@ -60,7 +65,6 @@ class RunFact:
     workflow_id: str
     revision: int
     publisher_id: str
-    starter_id: str | None
     subject_id: str
     organization_id: str | None
     trigger_type: str
@@ -135,7 +139,7 @@ class RunFacts:
     subscriptions: dict[Key, SubscriptionFact] = field(default_factory=dict)
     approvals: dict[tuple[str, str, int], ApprovalFact] = field(default_factory=dict)
     """By realm, run and step index."""
-    undoable: dict[Key, AttemptFact] = field(default_factory=dict)
+    undoable: dict[Key, SuccessFact] = field(default_factory=dict)
     """By run that compensates: the newest succeeded attempt whose compensation is pending."""
     settled: dict[Key, tuple[bool, bool]] = field(default_factory=dict)
     """By run that compensates: whether something was undone, and whether a compensation failed."""

@@ -13,9 +13,18 @@ from db.rows import AnyRow
 from db.statements import runs as statements
 from db.statements.subscriptions import subscriptions_by_key
 from engine.core.leases import Lease
+from engine.directory.facts import Facts
 from engine.directory.load import load_facts
 from engine.lifecycle import compensation
-from engine.lifecycle.facts import ApprovalFact, AttemptFact, RunFact, RunFacts, RunWanted, SubscriptionFact
+from engine.lifecycle.facts import (
+    ApprovalFact,
+    AttemptFact,
+    RunFact,
+    RunFacts,
+    RunWanted,
+    SubscriptionFact,
+    SuccessFact,
+)
 from engine.lifecycle.plans import Plan, Plans
 from engine.lifecycle.states import RUN
 
@@ -37,20 +46,24 @@ def load_runs(connection: Connection, leases: Iterable[Lease], owner: str, plans
     ]
 
 
-def load_round(connection: Connection, runs: Sequence[RunFact]) -> RunFacts:
-    """The facts of a round."""
-    now = statements.now(connection)
-    undoable: dict[tuple[str, str], AttemptFact] = {}
-    settled: dict[tuple[str, str], tuple[bool, bool]] = {}
+def load_compensations(connection: Connection, runs: Sequence[RunFact]) -> RunFacts:
+    """What runs that compensate have to take back, and nothing of the directory: enough to record an answer."""
+    facts = RunFacts(Facts(statements.now(connection)))
     compensating = [run.key for run in runs if run.state == "compensating"]
     for row in statements.compensations(connection, compensating) if compensating else ():
-        settled[row.realm_id, row.run_id] = (row.undone, row.stuck)
+        facts.settled[row.realm_id, row.run_id] = (row.undone, row.stuck)
         if row.attempt_id is not None:
-            undoable[row.realm_id, row.run_id] = _undoable(row)
+            facts.undoable[row.realm_id, row.run_id] = _undoable(row)
+    return facts
+
+
+def load_round(connection: Connection, runs: Sequence[RunFact]) -> RunFacts:
+    """The facts of a round."""
+    facts = load_compensations(connection, runs)
     wanted = RunWanted()
     for run in runs:
-        _collect(run, undoable.get(run.key), wanted)
-    facts = RunFacts(load_facts(connection, wanted.directory, now), undoable=undoable, settled=settled)
+        _collect(run, facts.undoable.get(run.key), wanted)
+    facts.directory = load_facts(connection, wanted.directory)
     if wanted.subscriptions:
         for row in subscriptions_by_key(connection, wanted.subscriptions):
             facts.subscriptions[row.realm_id, row.id] = _subscription(row)
@@ -62,7 +75,7 @@ def load_round(connection: Connection, runs: Sequence[RunFact]) -> RunFacts:
     return facts
 
 
-def _collect(run: RunFact, undoable: AttemptFact | None, wanted: RunWanted) -> None:
+def _collect(run: RunFact, undoable: SuccessFact | None, wanted: RunWanted) -> None:
     """What the decision about this run will look at, and nothing for what it will not."""
     if run.state == "compensating":
         if undoable is not None:
@@ -94,10 +107,6 @@ def _run(row: AnyRow, workflow_state: str, plan: Plan | None) -> RunFact:
             row.attempt_state,
             row.attempt_key,
             row.attempt_input,
-            row.attempt_result,
-            row.attempt_strategy,
-            row.attempt_compensations,
-            False,
         )
     return RunFact(
         row.realm_id,
@@ -105,7 +114,6 @@ def _run(row: AnyRow, workflow_state: str, plan: Plan | None) -> RunFact:
         row.workflow_id,
         row.revision,
         row.publisher_id,
-        row.starter_id,
         row.subject_id,
         row.organization_id,
         row.trigger_type,
@@ -127,8 +135,8 @@ def _run(row: AnyRow, workflow_state: str, plan: Plan | None) -> RunFact:
     )
 
 
-def _undoable(row: AnyRow) -> AttemptFact:
-    return AttemptFact(
+def _undoable(row: AnyRow) -> SuccessFact:
+    return SuccessFact(
         row.attempt_id,
         row.step_index,
         row.step_id,
@@ -137,7 +145,6 @@ def _undoable(row: AnyRow) -> AttemptFact:
         "succeeded",
         row.idempotency_key,
         row.input,
-        row.result,
         row.compensation_strategy,
         row.compensation_attempts,
         row.is_out,

@@ -20,6 +20,7 @@ from engine.lifecycle import workflows
 from engine.lifecycle.definition import Definition, canonical, load
 from engine.lifecycle.guard import require_could_do
 from engine.lifecycle.references import check_references
+from engine.lifecycle.schedules import end_open_slots
 from engine.lifecycle.selectors.registry import require_selectable
 from engine.lifecycle.slots import slot_after
 from engine.lifecycle.states import REVISION, WORKFLOW
@@ -105,6 +106,7 @@ def _make_current(
     }
     statements.update_workflow(connection, realm_id, workflow_id, current)
     events, schedules = _triggers(realm_id, workflow_id, definition, anchor, moment)
+    end_open_slots(connection, realm_id, workflow_id)
     statements.replace_triggers(connection, realm_id, workflow_id, events, schedules)
 
 

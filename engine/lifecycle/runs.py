@@ -8,12 +8,9 @@ from sqlalchemy import Connection
 
 from db.statements import run_changes
 from db.statements.outbox import notify
-from db.statements.runs import now
 from db.statements.workflows import revision, share_workflow
 from engine.core.errors import Refused
 from engine.core.trail import Cause, audit
-from engine.directory.facts import Wanted
-from engine.directory.load import load_facts
 from engine.lifecycle import workflows
 from engine.lifecycle.definition import load
 from engine.lifecycle.guard import require_could_do
@@ -50,8 +47,14 @@ def start_manual(
         raise Refused("conflict", "the published revision has no manual trigger")
     if cause.actor_id == subject_id:
         raise Refused("forbidden", "nobody starts a run about themselves", "subject_id")
-    require_could_do(connection, (realm_id, cause.actor_id), definition, "realm.workflows.run", organization_id)
-    _require_there(connection, realm_id, subject_id, organization_id)
+    require_could_do(
+        connection,
+        (realm_id, cause.actor_id),
+        definition,
+        "realm.workflows.run",
+        subject_id=subject_id,
+        organization_id=organization_id,
+    )
     trigger_key = f"manual:{key or secrets.token_hex(16)}"
     known = run_changes.find_run(connection, realm_id, workflow_id, trigger_key, subject_id)
     if known is not None:
@@ -96,17 +99,3 @@ def cancel(connection: Connection, cause: Cause, run_id: str) -> None:
     details = {"workflow_id": run.workflow_id}
     workflows.write(connection, [audit(cause, "workflow.run.cancel_requested", ("run", run_id), details, "workflow")])
     notify(connection)
-
-
-def _require_there(connection: Connection, realm_id: str, subject_id: str, organization_id: str | None) -> None:
-    wanted = Wanted(watching={(realm_id, subject_id)})
-    if organization_id is not None:
-        wanted.organizations.add((realm_id, organization_id))
-    facts = load_facts(connection, wanted, now(connection))
-    subject = facts.users.get((realm_id, subject_id))
-    if subject is None or not subject.can_be_subject:
-        raise Refused("not_found", "this user does not exist", "subject_id")
-    if organization_id is not None:
-        organization = facts.organizations.get((realm_id, organization_id))
-        if organization is None or organization.state != "active":
-            raise Refused("not_found", "this organization does not exist", "organization_id")

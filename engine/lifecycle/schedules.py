@@ -7,6 +7,7 @@ is fired and covers the population again (source: "Not offered"; lifecycle.md, "
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -16,10 +17,10 @@ from db.rows import AnyRow
 from db.session import Database
 from db.statements import schedules as statements
 from db.statements.outbox import notify
+from db.statements.workflows import share_workflow
 from engine.core.failpoints import hit
 from engine.core.faults import is_outage, message_of, place_of
 from engine.core.ledger import Ledger
-from engine.core.settings import EngineSettings
 from engine.core.trail import Cause, audit
 from engine.lifecycle.selectors.registry import SELECTORS
 from engine.lifecycle.slots import slot_at, slots_between
@@ -45,41 +46,52 @@ class FiredSlot:
     complete: bool
 
 
-def fire_due(database: Database, settings: EngineSettings) -> list[FiredSlot]:
+def fire_due(database: Database, between: Callable[[], bool] = lambda: True) -> list[FiredSlot]:
     """Fill every slot that is due. Returns those that ended. Raises only when the database is away.
 
-    A schedule that fails is passed over until the next call, so that it holds up no other; nothing of it is lost.
+    `between` is asked between two pages whether to go on. A schedule that fails, or that somebody else is at, is passed over
+    until the next call, so that it holds up no other; nothing of it is lost.
     """
     fired: list[FiredSlot] = []
-    failed: set[tuple[str, str, int]] = set()
-    while True:
+    passed_over: set[statements.Key] = set()
+    while between():
         key = None
         try:
             with database.begin() as connection:
-                schedule = statements.take_due(connection, failed)
-                if schedule is None:
-                    return fired
-                key = (schedule.realm_id, schedule.workflow_id, schedule.ordinal)
-                ended = _fill(connection, schedule)
+                key = statements.next_due(connection, passed_over)
+                if key is None:
+                    break
+                ended = _page(connection, key)
                 hit("schedule.before_commit")
             hit("schedule.after_commit")
-            fired += ended
         except Exception as error:
             if key is None or is_outage(error):
                 raise
             log.error("a schedule of %s failed: %s at %s", key[1], message_of(error), place_of(error))
-            failed.add(key)
+            ended = None
+        if ended is None:
+            passed_over.add(key)
+        else:
+            fired += ended
+    return fired
+
+
+def _page(connection: Connection, key: statements.Key) -> list[FiredSlot] | None:
+    """One page of a slot, under the locks of its workflow and its schedule. None when somebody else is at it."""
+    share_workflow(connection, key[0], key[1])
+    schedule = statements.take(connection, key)
+    return None if schedule is None else _fill(connection, schedule)
 
 
 def _fill(connection: Connection, schedule: AnyRow) -> list[FiredSlot]:
-    """One page of one slot."""
     every = timedelta(seconds=schedule.every_seconds)
     ended: list[FiredSlot] = []
-    slot, cursor, started, missed = schedule.slot_at, schedule.slot_cursor or "", schedule.slot_started, 0
+    slot, cursor = schedule.slot_at, schedule.slot_cursor or ""
+    started, missed = schedule.slot_started, schedule.slot_missed
     next_slot = schedule.next_slot_at
     if next_slot <= schedule.now:
         if slot is not None:
-            ended.append(_end(connection, schedule, slot, started, complete=False))
+            ended.append(end_slot(connection, schedule, slot, started, missed, complete=False))
         slot = slot_at(schedule.first_published_at, every, schedule.now)
         missed = slots_between(next_slot, slot, every)
         cursor, started, next_slot = "", 0, slot + every
@@ -93,11 +105,12 @@ def _fill(connection: Connection, schedule: AnyRow) -> list[FiredSlot]:
         "slot_at": None if covered else slot,
         "slot_cursor": None if covered else subjects[-1],
         "slot_started": 0 if covered else started,
+        "slot_missed": 0 if covered else missed,
     }
     if statements.save_progress(connection, schedule, progress) != 1:
         raise RuntimeError("a schedule that is locked has moved")
     if covered:
-        ended.append(_end(connection, schedule, slot, started, complete=True, missed=missed))
+        ended.append(end_slot(connection, schedule, slot, started, missed, complete=True))
     if subjects:
         notify(connection)
     return ended
@@ -117,12 +130,20 @@ def _run(schedule: AnyRow, organization_id: str | None, slot: datetime, user_id:
     )
 
 
-def _end(
-    connection: Connection, schedule: AnyRow, slot: datetime, started: int, *, complete: bool, missed: int = 0
+def end_slot(
+    connection: Connection, schedule: AnyRow, slot: datetime, started: int, missed: int, *, complete: bool
 ) -> FiredSlot:
+    """Audit a slot that has come to its end: how many runs it started, whether its population is covered, and how many slots
+    before it nobody fired."""
     details = {"slot": slot.isoformat(), "started": started, "complete": complete, "missed": missed}
     ledger = Ledger()
     target = ("workflow", schedule.workflow_id)
     ledger.add([audit(Cause(schedule.realm_id), "workflow.schedule.fired", target, details, category="workflow")])
     ledger.write(connection)
     return FiredSlot(schedule.realm_id, schedule.workflow_id, slot, started, complete)
+
+
+def end_open_slots(connection: Connection, realm_id: str, workflow_id: str) -> None:
+    """End the slots that are being filled, incomplete: the schedules of a workflow are about to be replaced."""
+    for schedule in statements.being_filled(connection, realm_id, workflow_id):
+        end_slot(connection, schedule, schedule.slot_at, schedule.slot_started, schedule.slot_missed, complete=False)

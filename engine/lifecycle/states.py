@@ -62,7 +62,6 @@ WORKFLOW = StateTable(
         ("draft", "publish", "active"),
         ("active", "publish", "active"),
         ("disabled", "publish", "disabled"),
-        ("draft", "disable", "disabled"),
         ("active", "disable", "disabled"),
         ("disabled", "enable", "active"),
     ),

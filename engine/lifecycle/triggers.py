@@ -84,16 +84,15 @@ def start(connection: Connection, runs: Sequence[NewRun]) -> list[str]:
 
 
 def _started(run: NewRun, run_id: str) -> Row:
-    """The publisher answers for every run; who started a manual one is told beside it."""
-    cause = Cause(
-        run.realm_id, "user", run.publisher_id, request_id=run_id, correlation_id=run_id, workflow_id=run.workflow_id
-    )
+    """On the account of whoever started it by hand, else of the publisher, who answers for the run in any case."""
+    actor_id = run.starter_id or run.publisher_id
+    cause = Cause(run.realm_id, "user", actor_id, request_id=run_id, correlation_id=run_id, workflow_id=run.workflow_id)
     details = {
         "workflow_id": run.workflow_id,
         "revision": run.revision,
         "subject_id": run.subject_id,
         "trigger": run.trigger_type,
-        "starter_id": run.starter_id,
+        "publisher_id": run.publisher_id,
         "event_id": run.event_id,
         "caused_by": run.correlation_id,
     }

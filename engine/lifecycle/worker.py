@@ -7,44 +7,51 @@
 from __future__ import annotations
 
 import logging
-import queue
 import random
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
-from typing import Self
 
 from db.session import Database
 from db.statements import runs as statements
 from db.statements.outbox import CHANNEL
 from engine.core import leases
-from engine.core.errors import Unavailable
 from engine.core.failpoints import hit
 from engine.core.faults import is_contention, is_outage, message_of, place_of
 from engine.core.leases import Holdings, Lease
+from engine.core.ledger import ShortWrite
 from engine.core.settings import EngineSettings
 from engine.directory.sweep import sweep
 from engine.egress.secrets import Keyring
 from engine.egress.smtp import Mailer
 from engine.lifecycle import rounds
-from engine.lifecycle.calls import Answered, make_call
+from engine.lifecycle.callers import Callers
+from engine.lifecycle.calls import Answered
 from engine.lifecycle.guilty import record_guilty
 from engine.lifecycle.moves import Move
 from engine.lifecycle.plans import Plans
+from engine.lifecycle.reports import EndedRun, PassReport, Tally
 from engine.lifecycle.triggers import start_for_events
 from engine.outbox.dispatch import dispatch
 from engine.outbox.mail import deliver_due
+
+__all__ = ["EndedRun", "PassReport", "Worker"]
 
 log = logging.getLogger("engine.worker")
 
 SWEEP_EVERY = 5.0
 """Seconds between two looks for what has expired."""
 
-CONTENTION_TRIES = 3
-"""How often a batch that lost to another transaction is done again before its runs are handed back."""
+CONTENTION_TRIES = 2
+"""How often a batch that lost to another transaction is done again before its runs are done one by one."""
+
+CONTENTION_PAUSE = 1.0
+"""Seconds after which a run is looked at again that lost to another transaction all by itself; twice that at most."""
+
+DISPATCHES = 4
+"""Batches of events a pass dispatches at most, so that a full outbox holds up neither runs nor a stop."""
 
 CLOSING_GRACE = 1.0
 """Seconds a worker that stops waits for calls that are out; leases must be back within two (FAULTS.md, 9)."""
@@ -53,85 +60,32 @@ SHORTEST_WAIT = 0.02
 """Seconds an idle worker waits at least, so that a run which is due but not to be had does not make it spin."""
 
 
-@dataclass(frozen=True, slots=True)
-class EndedRun:
-    """A run that came to its end in a pass."""
-
-    realm_id: str
-    run_id: str
-    workflow_id: str
-    state: str
-
-
-@dataclass(frozen=True, slots=True)
-class PassReport:
-    """What a pass did. Identifiers and counts only."""
-
-    claimed: int = 0
-    moved: int = 0
-    dispatched: int = 0
-    started: int = 0
-    called: int = 0
-    delivered: int = 0
-    swept: int = 0
-    ended: tuple[EndedRun, ...] = ()
-    failed_attempts: dict[str, int] = field(default_factory=dict)
-    errors: int = 0
-
-    @property
-    def idle(self) -> bool:
-        """Whether there was nothing to do."""
-        return not (self.claimed or self.moved or self.dispatched or self.delivered or self.swept or self.errors)
-
-
-class _Tally:
-    """A report in the making."""
-
-    def __init__(self) -> None:
-        self.counts: Counter[str] = Counter()
-        self.ended: list[EndedRun] = []
-        self.failed: Counter[str] = Counter()
-
-    def take(self, moves: Sequence[Move]) -> None:
-        """Count moves that are committed."""
-        for move in moves:
-            self.counts["moved"] += 1
-            if move.failed_attempt is not None:
-                self.failed[move.failed_attempt] += 1
-            if move.finished:
-                run = move.run
-                self.ended.append(EndedRun(run.realm_id, run.id, run.workflow_id, move.state))
-
-    def report(self) -> PassReport:
-        """The finished report."""
-        return PassReport(**self.counts, ended=tuple(self.ended), failed_attempts=dict(self.failed))
-
-
 class Worker:
-    """One worker of one process. Used from one thread; `wake` may be called from any."""
+    """One worker of one process. Used from one thread; `wake` may be called from any.
+
+    Raises psycopg.OperationalError when the database is away as it opens.
+    """
 
     def __init__(self, database: Database, settings: EngineSettings, keyring: Keyring) -> None:
         self.owner = leases.new_owner()
         self._database = database
         self._settings = settings
-        self._keyring = keyring
         self._plans = Plans()
         self._listener = database.listen(CHANNEL)
         self._holdings = Holdings(database, self.owner, settings.workers)
+        self._callers = Callers(settings, keyring, self.wake)
         self._mailer = Mailer(settings.mail)
-        self._callers = ThreadPoolExecutor(settings.workers.calls_in_flight, thread_name_prefix="call")
         self._courier = ThreadPoolExecutor(1, thread_name_prefix="mail")
         self._mail: Future[int] | None = None
-        self._answers: queue.SimpleQueue[tuple[Lease, Answered]] = queue.SimpleQueue()
-        self._in_flight: set[Lease] = set()
-        self._unsure: list[Lease] = []
+        self._closing = threading.Event()
+        self._unsure = False
         self._after = ""
         self._more = False
         self._swept_at = 0.0
 
     @classmethod
-    def open(cls, database: Database, settings: EngineSettings, keyring: Keyring) -> Self:
-        """A worker, listening. Raises psycopg.OperationalError when the database is away."""
+    def open(cls, database: Database, settings: EngineSettings, keyring: Keyring) -> Worker:
+        """As the constructor: the word that hosts use."""
         return cls(database, settings, keyring)
 
     def wake(self) -> None:
@@ -140,7 +94,7 @@ class Worker:
 
     def wait(self, stop: threading.Event) -> None:
         """Until notified, until the next run is due, or the poll interval; not at all while there is more to do."""
-        if stop.is_set() or self._more or not self._answers.empty():
+        if stop.is_set() or self._more or self._callers.has_answers:
             return
         longest = self._settings.workers.poll_interval.total_seconds()
         try:
@@ -156,18 +110,18 @@ class Worker:
 
     def run_pass(self) -> PassReport:
         """One pass. Raises only when the database is away; then nothing is lost, and nothing was marked failed for it."""
-        tally = _Tally()
+        tally = Tally()
+        self._more = False
         self._hand_back_unsure()
         try:
-            active = self._take_answers(tally)
+            active = self._record_answers(tally)
             self._dispatch(tally)
             active += self._claim(tally)
             self._advance(active, tally)
             self._deliver(tally)
             self._sweep(tally)
         except BaseException:
-            # Nobody else would look at what is in hand, for it is renewed: all but what waits for an answer goes back.
-            self._unsure = [lease for lease in self._holdings.all() if lease not in self._in_flight]
+            self._unsure = True
             raise
         if tally.counts["moved"] or tally.counts["swept"]:
             self._more = True  # it may have left events to dispatch, and nobody notifies us of our own
@@ -178,54 +132,63 @@ class Worker:
 
         A call that is still out then is a step that was interrupted; whoever holds the run next records it as such.
         """
+        self._closing.set()
         until = time.monotonic() + CLOSING_GRACE
         try:
-            while self._in_flight and time.monotonic() < until:
+            while self._callers.in_flight and time.monotonic() < until:
                 time.sleep(0.02)
-                if not self._answers.empty():
-                    self._give_back(self._take_answers(_Tally()))
+                if self._callers.has_answers:
+                    self._give_back(self._record_answers(Tally()))
         except Exception as error:
             log.warning("a worker that stops could not record an answer: %s", message_of(error))
         self._holdings.close()
-        self._callers.shutdown(wait=False, cancel_futures=True)
+        self._callers.close()
         self._courier.shutdown(wait=False, cancel_futures=True)
         try:
             return leases.hand_back(self._database, self.owner)
         finally:
             self._listener.close()
 
-    def _claim(self, tally: _Tally) -> list[Lease]:
-        workers = self._settings.workers
-        room = min(workers.batch_size, workers.calls_in_flight - len(self._in_flight))
-        self._more = False
-        if room <= 0:
-            return []
+    def _hand_back_unsure(self) -> None:
+        """After a pass that broke off: what was in hand may or may not be committed, and a claim may have been made that we
+        never heard of. All but what waits for an answer is handed back, and read again by whoever claims it."""
+        if not self._unsure:
+            return
+        calling = self._callers.in_flight
         with self._database.begin() as connection:
-            claimed = leases.claim(connection, self.owner, workers, batch=room, after=self._after)
+            statements.give_back_all(connection, owner=self.owner, but=[lease.row for lease in calling])
+        self._holdings.drop([lease for lease in self._holdings.all() if lease not in calling])
+        self._unsure = False
+
+    def _claim(self, tally: Tally) -> list[Lease]:
+        workers = self._settings.workers
+        with self._database.begin() as connection:
+            claimed = leases.claim(connection, self.owner, workers, batch=workers.batch_size, after=self._after)
         hit("claim.after_commit")
         if not claimed:
             return []
         self._holdings.add(claimed)
         self._after = max((lease.realm_id for lease in claimed), key=lambda realm: (realm <= self._after, realm))
         by_realm = Counter(lease.realm_id for lease in claimed)
-        self._more = len(claimed) >= room or max(by_realm.values()) >= workers.tenant_batch_share
+        if len(claimed) >= workers.batch_size or max(by_realm.values()) >= workers.tenant_batch_share:
+            self._more = True
         tally.counts["claimed"] += len(claimed)
         return claimed
 
-    def _advance(self, active: list[Lease], tally: _Tally) -> None:
-        """Up to 25 transitions each. A run whose last worker died on it goes alone, behind the others."""
-        together = [lease for lease in active if not lease.taken_over]
+    def _advance(self, active: list[Lease], tally: Tally) -> None:
+        """Up to 25 transitions each. A run that a worker died on goes alone, behind the others."""
+        together = [lease for lease in active if not lease.is_suspect]
         most = self._settings.workers.max_transitions
         for transition in range(1, most + 1):
             if not together:
                 break
             together = self._round(together, tally, last=transition == most)
         for lease in sorted(active, key=lambda lease: lease.interruptions):  # what killed fewer workers goes first
-            if lease.taken_over:
+            if lease.is_suspect:
                 self._alone(lease, tally)
 
-    def _alone(self, lease: Lease, tally: _Tally) -> None:
-        """Advance a run that was taken over, one transition, having counted beforehand that it may kill us too."""
+    def _alone(self, lease: Lease, tally: Tally) -> None:
+        """Advance a suspect one transition, having counted beforehand that it may kill us too."""
         with self._database.begin() as connection:
             rows = statements.lock_leased(connection, [lease.row], owner=self.owner)
             values = {
@@ -236,47 +199,55 @@ class Worker:
                 "interruptions": rows[0].interruptions + 1 if rows else 0,
             }
             counted = bool(rows) and statements.COUNT_INTERRUPTION.run(connection, [values]) == 1
-        if counted:
-            self._round([lease], tally, last=True)
-        else:
+        if not counted:
             self._holdings.drop([lease])
+        elif going := self._round([lease], tally, last=True):
+            self._give_back(going)
 
-    def _round(self, batch: list[Lease], tally: _Tally, *, last: bool) -> list[Lease]:
+    def _round(self, batch: list[Lease], tally: Tally, *, last: bool) -> list[Lease]:
         """One round of a batch; returns the leases that go on."""
-        return self._isolated(
-            batch, tally, lambda some: rounds.advance(self._database, self.owner, self._plans, some, last=last)
-        )
 
-    def _take_answers(self, tally: _Tally) -> list[Lease]:
-        """Record the answers that have come; returns the leases that go on."""
-        answers: dict[Lease, Answered] = {}
-        while len(answers) < self._settings.workers.batch_size:
-            try:
-                lease, answered = self._answers.get_nowait()
-            except queue.Empty:
-                break
-            answers[lease] = answered
-            self._in_flight.discard(lease)
+        def work(some: Sequence[Lease]) -> list[Move]:
+            room = self._callers.room
+            return rounds.advance(self._database, self.owner, self._plans, some, last=last, room_for_calls=room)
+
+        return self._isolated(batch, tally, work, self._put_off)
+
+    def _record_answers(self, tally: Tally) -> list[Lease]:
+        """Record the answers that have come; returns the leases that go on. What cannot be recorded now is kept."""
+        answers = self._callers.take(self._settings.workers.batch_size)
         if not answers:
             return []
+
+        def work(some: Sequence[Lease]) -> list[Move]:
+            moves = rounds.record_answers(self._database, self.owner, self._plans, {key: answers[key] for key in some})
+            for lease in some:
+                self._callers.recorded(lease)
+            return moves
+
+        def keep(lease: Lease) -> None:
+            self._callers.put_back({lease: answers[lease]})
+
         try:
-            return self._isolated(
-                list(answers),
-                tally,
-                lambda some: rounds.record_answers(
-                    self._database, self.owner, self._plans, [(lease, answers[lease]) for lease in some]
-                ),
-            )
-        except Exception:  # the database is away: the calls are not made again for that, as long as the leases hold
-            self._in_flight |= answers.keys()
-            for answer in answers.items():
-                self._answers.put(answer)
+            return self._isolated(list(answers), tally, work, keep)
+        except Exception:
+            unrecorded: dict[Lease, Answered] = {
+                lease: answered for lease, answered in answers.items() if lease in self._callers.in_flight
+            }
+            self._callers.put_back(unrecorded)
             raise
 
     def _isolated(
-        self, batch: list[Lease], tally: _Tally, work: Callable[[Sequence[Lease]], list[Move]]
+        self,
+        batch: list[Lease],
+        tally: Tally,
+        work: Callable[[Sequence[Lease]], list[Move]],
+        beaten: Callable[[Lease], None],
     ) -> list[Lease]:
-        """Do the batch as one; if that fails for a reason of one run's own, do it run by run, so that it alone is at fault."""
+        """Do the batch as one; where that fails for a reason of one run's own, run by run, so that it alone is at fault.
+
+        A run that loses to another transaction even by itself is nobody's fault: `beaten` sees to it.
+        """
         for attempt in range(CONTENTION_TRIES):
             try:
                 return self._settle(batch, work(batch), tally)
@@ -284,15 +255,19 @@ class Worker:
                 if is_outage(error):
                     raise
                 if not is_contention(error):
-                    if len(batch) > 1:
-                        log.warning("a batch of %d failed and is done run by run: %s", len(batch), message_of(error))
-                        return [going for lease in batch for going in self._isolated([lease], tally, work)]
-                    return self._blame(batch[0], error, tally)
+                    if len(batch) == 1:
+                        return self._blame(batch[0], error, tally)
+                    log.warning("a batch of %d failed and is done run by run: %s", len(batch), message_of(error))
+                    break
+                if len(batch) == 1 and attempt > 0:
+                    break
                 time.sleep(random.uniform(0, 0.05) * 2**attempt)
-        self._give_back(batch)
-        return []
+        if len(batch) == 1:
+            beaten(batch[0])
+            return []
+        return [going for lease in batch for going in self._isolated([lease], tally, work, beaten)]
 
-    def _settle(self, batch: Sequence[Lease], moves: Sequence[Move], tally: _Tally) -> list[Lease]:
+    def _settle(self, batch: Sequence[Lease], moves: Sequence[Move], tally: Tally) -> list[Lease]:
         """After the commit: who goes on, who is called, who is no longer held."""
         by_run = {(lease.realm_id, lease.run_id): lease for lease in batch}
         tally.take(moves)
@@ -300,7 +275,7 @@ class Worker:
         for move in moves:
             lease = by_run[move.run.key]
             if move.call is not None:
-                self._send(lease, move)
+                self._callers.send(lease, move)
                 tally.counts["called"] += 1
                 released.discard(lease)
             elif move.keep and not move.finished:
@@ -309,52 +284,48 @@ class Worker:
         self._holdings.drop(released)
         return going
 
-    def _send(self, lease: Lease, move: Move) -> None:
-        assert move.call is not None
-        assert move.decided_at is not None
-        call, run, decided_at = move.call, move.run, (move.decided_at, time.monotonic())
-        self._in_flight.add(lease)
-
-        def make() -> None:
-            try:
-                answered = make_call(run, call, self._keyring, self._settings.delivery, decided_at=decided_at)
-            except Exception as error:
-                log.error("a call of %s failed in our code: %s at %s", run.id, message_of(error), place_of(error))
-                answered = Answered(call, Unavailable("error", f"the call could not be made: {message_of(error)}"))
-            self._answers.put((lease, answered))
-            self._listener.wake()
-
-        self._callers.submit(make)
-
-    def _blame(self, lease: Lease, error: Exception, tally: _Tally) -> list[Lease]:
+    def _blame(self, lease: Lease, error: Exception, tally: Tally) -> list[Lease]:
         """One run's own transaction failed: that is recorded on it, and it alone is tried again later or given up."""
+        self._callers.recorded(lease)
+        if isinstance(error, ShortWrite) and error.name == statements.SAVE_RUN.name:
+            self._holdings.drop([lease])  # its lease ended while we decided: it is another's, and nothing is recorded of it
+            return []
         what, where = message_of(error), place_of(error)
         log.error("the run %s failed in its own transaction: %s at %s", lease.run_id, what, where)
         tally.counts["errors"] += 1
         moves = record_guilty(self._database, self.owner, self._plans, lease, error)
         return self._settle([lease], moves, tally)
 
+    def _put_off(self, lease: Lease) -> None:
+        """Somebody else holds what this run needs. It is due again in a moment, and nothing is counted against it."""
+        pause = CONTENTION_PAUSE * random.uniform(1, 2)
+        with self._database.begin() as connection:
+            statements.put_off(connection, lease.row, owner=self.owner, pause=pause)
+        self._holdings.drop([lease])
+
     def _give_back(self, batch: Sequence[Lease]) -> None:
         with self._database.begin() as connection:
             statements.give_back(connection, [lease.row for lease in batch], owner=self.owner)
         self._holdings.drop(batch)
 
-    def _hand_back_unsure(self) -> None:
-        """After an outage: what was in hand may or may not be committed. It is handed back and read again when claimed."""
-        if self._unsure:
-            self._give_back(self._unsure)
-            self._unsure = []
-
-    def _dispatch(self, tally: _Tally) -> None:
-        while True:
-            done = dispatch(self._database, start_for_events)
+    def _dispatch(self, tally: Tally) -> None:
+        for _ in range(DISPATCHES):
+            try:
+                done = dispatch(self._database, start_for_events)
+            except Exception as error:
+                if is_outage(error):
+                    raise
+                tally.counts["errors"] += 1
+                log.error("a dispatch failed: %s at %s", message_of(error), place_of(error))
+                return
             tally.counts["dispatched"] += done.events
             tally.counts["started"] += done.started
             tally.counts["errors"] += done.failed
             if not done.was_full or done.failed:
                 return
+        self._more = True
 
-    def _deliver(self, tally: _Tally) -> None:
+    def _deliver(self, tally: Tally) -> None:
         """Mail goes out in a thread of its own: a slow relay holds up nothing."""
         if self._mail is not None:
             if not self._mail.done():
@@ -366,7 +337,9 @@ class Worker:
             elif not is_outage(error):
                 log.error("a delivery of mail failed: %s at %s", message_of(error), place_of(error))
         if self._mailer.enabled:
-            self._mail = self._courier.submit(deliver_due, self._database, self._mailer, self._settings.mail)
+            self._mail = self._courier.submit(
+                deliver_due, self._database, self._mailer, self._settings.mail, self._closing
+            )
             self._mail.add_done_callback(self._look_for_more_mail)
 
     def _look_for_more_mail(self, done: Future[int]) -> None:
@@ -374,7 +347,7 @@ class Worker:
         if not done.cancelled() and done.exception() is None and done.result():
             self._listener.wake()
 
-    def _sweep(self, tally: _Tally) -> None:
+    def _sweep(self, tally: Tally) -> None:
         if time.monotonic() - self._swept_at >= SWEEP_EVERY:
             self._swept_at = time.monotonic()
             tally.counts["swept"] += sweep(self._database)

@@ -10,7 +10,6 @@ from sqlalchemy.exc import IntegrityError
 
 from db.rows import AnyRow
 from db.statements import workflows as statements
-from db.statements.runs import now
 from engine.core import ids
 from engine.core.errors import Refused
 from engine.core.faults import sqlstate
@@ -35,8 +34,8 @@ def create(
 ) -> str:
     """A new workflow, in state draft. Returns its id.
 
-    Whether its revisions need approval is fixed now: as asked, else as the realm's policy says, else (when that cannot be
-    read) they do. Raises Refused (`validation_failed`, `not_found`, `conflict`).
+    Whether its revisions need approval is fixed now: as asked or as the realm's policy says, whichever is stricter; when that
+    cannot be read, they do. Raises Refused (`validation_failed`, `not_found`, `conflict`).
     """
     _check(connection, cause, {"name": name, "description": description, "owner_id": owner_id})
     workflow_id = ids.new(ids.Prefix.WORKFLOW)
@@ -91,7 +90,7 @@ def _check(connection: Connection, cause: Cause, members: dict[str, Any]) -> Non
     owner_id = members.get("owner_id")
     if owner_id is not None:
         owner = (cause.realm_id, owner_id)
-        user = load_facts(connection, Wanted(watching={owner}), now(connection)).users.get(owner)
+        user = load_facts(connection, Wanted(watching={owner})).users.get(owner)
         if user is None or user.state != "active":
             raise Refused("not_found", "this user does not exist", "owner_id")
 

@@ -12,13 +12,12 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from sqlalchemy import Connection
-from sqlalchemy.exc import DBAPIError
 
 from db.session import Database
 from db.statements import outbox as statements
 from db.statements.runs import now
 from engine.core.failpoints import hit
-from engine.core.faults import is_outage, message_of
+from engine.core.faults import is_contention, is_outage, message_of
 from engine.core.ledger import Ledger
 from engine.core.retry import wait
 from engine.core.trail import Cause, audit
@@ -83,7 +82,7 @@ def dispatch(database: Database, consumer: Consumer) -> Dispatched:
         hit("dispatch.after_commit")
         return Dispatched(len(events), started)
     except Exception as error:
-        if isinstance(error, DBAPIError) and is_outage(error):
+        if is_outage(error):
             raise
         log.warning("a dispatch failed and is done again event by event: %s", type(error).__name__)
         return _one_by_one(database, consumer)
@@ -100,10 +99,11 @@ def _one_by_one(database: Database, consumer: Consumer) -> Dispatched:
                     statements.mark_dispatched(connection, [(event.realm_id, event.id)])
                 done += 1
             except Exception as error:
-                if isinstance(error, DBAPIError) and is_outage(error):
+                if is_outage(error):
                     raise
                 failed += 1
-                _record_failure(connection, event, error)
+                if not is_contention(error):  # that is nobody's fault, and counts against nobody
+                    _record_failure(connection, event, error)
     return Dispatched(done, started, failed)
 
 

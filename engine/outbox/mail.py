@@ -6,6 +6,7 @@ At least once: a worker that dies between the relay's answer and our record send
 from __future__ import annotations
 
 import logging
+import threading
 from datetime import timedelta
 from typing import Any
 
@@ -32,8 +33,13 @@ MAX_ATTEMPTS = 10
 BACKOFF = timedelta(minutes=1)
 
 
-def deliver_due(database: Database, mailer: Mailer, settings: MailSettings) -> int:
-    """Deliver one batch of due messages. Returns how many were sent. Without a relay nothing is taken."""
+def deliver_due(
+    database: Database, mailer: Mailer, settings: MailSettings, stop: threading.Event | None = None
+) -> int:
+    """Deliver one batch of due messages. Returns how many were sent. Without a relay nothing is taken.
+
+    Once `stop` is set no more are sent; those taken go back to the queue.
+    """
     if not mailer.enabled:
         return 0
     lease = (settings.timeout * (BATCH + 1)).total_seconds()
@@ -44,7 +50,12 @@ def deliver_due(database: Database, mailer: Mailer, settings: MailSettings) -> i
     sent = 0
     with mailer.open() as session:
         for row in due:
-            sent += _deliver(database, session, settings, row, moment)
+            if stop is not None and stop.is_set():
+                _record(database, row, "queued", None)
+            elif row.attempts > MAX_ATTEMPTS:  # whoever tried before did not live to say so
+                _record(database, row, "failed", "retries_exhausted")
+            else:
+                sent += _deliver(database, session, settings, row, moment)
     return sent
 
 

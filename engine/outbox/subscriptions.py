@@ -64,7 +64,7 @@ def create(
     wanted = Wanted(authority_of={actor})
     if organization_id is not None:
         wanted.organizations.add((cause.realm_id, organization_id))
-    facts = load_facts(connection, wanted, now(connection))
+    facts = load_facts(connection, wanted)
     allow(authority_of(facts, actor), PERMISSION)
     if organization_id is not None:
         require_active(facts, (cause.realm_id, organization_id))
@@ -127,7 +127,7 @@ def change_state(connection: Connection, cause: Cause, subscription_id: str, eve
 
 def _locked(connection: Connection, cause: Cause, subscription_id: str) -> Row[Any]:
     actor = actor_of(cause)
-    facts = load_facts(connection, Wanted(authority_of={actor}), now(connection))
+    facts = load_facts(connection, Wanted(authority_of={actor}))
     allow(authority_of(facts, actor), PERMISSION)
     row = statements.lock_subscription(connection, cause.realm_id, subscription_id)
     if row is None:

@@ -56,7 +56,12 @@ def test_the_sources_product_name_stands_only_in_the_wire_contract() -> None:
 
 
 @pytest.mark.parametrize(
-    "room", ["db", "db/tables", "engine/core", "engine/lifecycle", "engine/directory", "engine/egress", "engine/outbox"]
+    "room",
+    [
+        *("db", "db/tables", "db/statements", "api", "flows", "tasks"),
+        *("engine/core", "engine/directory", "engine/egress", "engine/outbox"),
+        *("engine/lifecycle", "engine/lifecycle/steps", "engine/lifecycle/selectors"),
+    ],
 )
 def test_a_rooms_first_lines_are_its_table_of_contents(room: str) -> None:
     contents = (ROOT / room / "__init__.py").read_text()

@@ -8,7 +8,6 @@ import pytest
 
 from db.session import Database
 from db.statements.reads_authority import standing
-from db.statements.runs import now
 from engine.directory.authority import authority_of
 from engine.directory.facts import Wanted
 from engine.directory.load import load_facts
@@ -26,7 +25,7 @@ def held(acme: TestRealm, user_id: str) -> tuple[set[tuple[str | None, str]], se
     """What the user may do, as the statement says and as the facts say: pairs of scope and permission."""
     with acme.database.begin() as connection:
         rows = standing(connection, acme.id, user_id)
-        facts = load_facts(connection, Wanted(authority_of={acme.key(user_id)}), now(connection))
+        facts = load_facts(connection, Wanted(authority_of={acme.key(user_id)}))
         decided = authority_of(facts, acme.key(user_id))
     told = {(row.organization_id, each) for row in rows if row.state == "active" for each in row.permissions or ()}
     return told, {(scope, each) for scope, permissions in decided.grants for each in permissions}

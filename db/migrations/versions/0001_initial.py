@@ -499,6 +499,13 @@ def upgrade() -> None:
         unique=False,
         postgresql_where=sa.text("expires_at IS NOT NULL"),
     )
+    op.create_index(
+        "role_assignments_of_organization",
+        "role_assignments",
+        ["realm_id", "organization_id", "role_id"],
+        unique=False,
+        postgresql_where=sa.text("organization_id IS NOT NULL"),
+    )
     op.create_index("role_assignments_of_role", "role_assignments", ["realm_id", "role_id", "user_id"], unique=False)
     op.create_index(
         "role_assignments_once",
@@ -525,6 +532,7 @@ def upgrade() -> None:
         sa.Column("slot_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("slot_cursor", sa.Text(collation="C"), nullable=True),
         sa.Column("slot_started", sa.Integer(), server_default=sa.text("0"), nullable=False),
+        sa.Column("slot_missed", sa.Integer(), server_default=sa.text("0"), nullable=False),
         sa.CheckConstraint("every_seconds BETWEEN 3600 AND 31536000", name="every_within_bounds"),
         sa.CheckConstraint("slot_cursor IS NULL OR slot_at IS NOT NULL", name="cursor_has_a_slot"),
         sa.ForeignKeyConstraint(
@@ -533,6 +541,13 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("realm_id", "workflow_id", "ordinal"),
     )
     op.create_index("schedule_triggers_due", "schedule_triggers", ["next_slot_at"], unique=False)
+    op.create_index(
+        "schedule_triggers_filling",
+        "schedule_triggers",
+        ["slot_at"],
+        unique=False,
+        postgresql_where=sa.text("slot_at IS NOT NULL"),
+    )
     op.create_table(
         "workflow_revisions",
         sa.Column("realm_id", sa.Text(collation="C"), nullable=False),
@@ -667,6 +682,13 @@ def upgrade() -> None:
         ["finished_at"],
         unique=False,
         postgresql_where=sa.text("finished_at IS NOT NULL"),
+    )
+    op.create_index(
+        "workflow_runs_leased",
+        "workflow_runs",
+        ["lease_owner"],
+        unique=False,
+        postgresql_where=sa.text("lease_owner IS NOT NULL"),
     )
     op.create_index(
         "workflow_runs_of_subject",

@@ -8,7 +8,6 @@ from psycopg import errors
 from sqlalchemy import Connection
 from sqlalchemy.exc import IntegrityError
 
-from db.statements.runs import now
 from engine.core.errors import Refused
 from engine.core.trail import Cause
 from engine.directory.acts import perform
@@ -41,7 +40,7 @@ def require_still(connection: Connection, cause: Cause, permission: str, organiz
     For commands outside the directory: call it behind the command, for users are locked after runs and workflows.
     """
     actor = actor_of(cause)
-    facts = load_facts(connection, Wanted(authority_of={actor}), now(connection))
+    facts = load_facts(connection, Wanted(authority_of={actor}))
     allow(authority_of(facts, actor), permission, organization_id)
 
 

@@ -6,7 +6,6 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
-from db.statements.group_changes import lock_group_for_change
 from engine.core.errors import Refused
 from engine.core.trail import Cause, audit
 from engine.directory import groups, roles
@@ -62,7 +61,10 @@ def remove_member(connection: Connection, cause: Cause, group_id: str, user_id: 
 
 def give_role(connection: Connection, cause: Cause, group_id: str, role_id: str) -> bool:
     """Let the group grant a role to all its members. Returns whether it did not before. Raises Refused (`not_found`,
-    `forbidden`, `grant_ceiling_exceeded`, `validation_failed`, `conflict`)."""
+    `forbidden`, `grant_ceiling_exceeded`, `validation_failed`, `conflict`).
+
+    The group is locked for change: whoever was checked against its ceiling has committed before, or is checked anew.
+    """
     group, role = (cause.realm_id, group_id), (cause.realm_id, role_id)
 
     def command(facts: Facts, held: Authority) -> Effect:
@@ -71,7 +73,7 @@ def give_role(connection: Connection, cause: Cause, group_id: str, role_id: str)
         require_ceiling(held, roles.existing_role(facts, role), "organization", organization_id)
         return groups.give_role(facts, cause, group, role_id)
 
-    return act(connection, cause, Wanted(groups={group}, roles={role}), command).changed
+    return act(connection, cause, Wanted(changing_groups={group}, roles={role}), command).changed
 
 
 def take_role(connection: Connection, cause: Cause, group_id: str, role_id: str) -> None:
@@ -87,14 +89,13 @@ def take_role(connection: Connection, cause: Cause, group_id: str, role_id: str)
         if role_id not in fact.role_ids:
             raise Refused("not_found", "this group does not grant this role")
         require_ceiling(held, roles.existing_role(facts, role), "organization", fact.organization_id)
-        lock_group_for_change(connection, cause.realm_id, group_id)
         rows = [
             DELETE_GROUP_ROLE(realm_id=cause.realm_id, group_id=group_id, role_id=role_id),
             audit(cause, "group.role.removed", ("group", group_id), {"role_id": role_id}),
         ]
         return Effect(True, rows)
 
-    act(connection, cause, Wanted(groups={group}, roles={role}), command)
+    act(connection, cause, Wanted(changing_groups={group}, roles={role}), command)
 
 
 def _existing(facts: Facts, group: Key) -> GroupFact:

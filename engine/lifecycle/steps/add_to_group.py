@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from typing import Literal
 
-from engine.core.errors import Refused
 from engine.core.ids import GroupId, OrganizationId
 from engine.core.outcomes import Done, Outcome
 from engine.directory import groups
-from engine.directory.authority import Authority, require_group_ceiling
 from engine.directory.effects import Effect
-from engine.directory.facts import Facts
-from engine.directory.groups import existing_group
 from engine.lifecycle.facts import AttemptFact, RunFact, RunFacts, RunWanted
+from engine.lifecycle.steps.group_steps import group_authority, group_in
 from engine.lifecycle.steps.members import Expiry, RetriedMembers
-from engine.lifecycle.steps.step_type import StepType, gone
+from engine.lifecycle.steps.step_type import StepType, gone, organization_for
 
 
 class AddToGroup(RetriedMembers):
@@ -31,16 +28,8 @@ def wants(step: AddToGroup, realm_id: str, run: RunFact | None, wanted: RunWante
     wanted.directory.groups.add((realm_id, step.group_id))
 
 
-def authority(step: AddToGroup, realm_id: str, organization_id: str | None, facts: Facts, held: Authority) -> None:
-    """A group knows its organization; the run's does not matter."""
-    group = existing_group(facts, (realm_id, step.group_id))
-    require_group_ceiling(held, facts, (realm_id, step.group_id), group.organization_id)
-
-
 def decide(step: AddToGroup, run: RunFact, facts: RunFacts) -> Outcome:
-    group = existing_group(facts.directory, (run.realm_id, step.group_id))
-    if step.organization_id not in (None, group.organization_id):
-        raise Refused("group_missing", f"the group {group.id} is not one of {step.organization_id}")
+    group = group_in(facts.directory, (run.realm_id, step.group_id), organization_for(step.organization_id, run))
     effect = groups.add_member(
         facts.directory,
         run.cause,
@@ -63,4 +52,6 @@ def undo(run: RunFact, attempt: AttemptFact, facts: RunFacts) -> Effect:
     return end(facts.directory, run.cause, run.subject, held)
 
 
-STEP = StepType("add_to_group", AddToGroup, decide, wants=wants, authority=authority, undo=undo, acts_on_subject=True)
+STEP = StepType(
+    "add_to_group", AddToGroup, decide, wants=wants, authority=group_authority, undo=undo, acts_on_subject=True
+)

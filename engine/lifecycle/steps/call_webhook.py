@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Literal
 
 from pydantic import Field
@@ -26,10 +25,6 @@ class CallWebhook(RetriedMembers):
     """Milliseconds. The smaller of this and the operator's `webhook_timeout` holds."""
     compensate: bool = False
     """Whether the endpoint is called again when the run is undone."""
-
-
-COMPENSATION_DEADLINE = timedelta(seconds=5)
-"""The fixed deadline of a compensation call (source: "Step call contract")."""
 
 
 def wants(step: CallWebhook, realm_id: str, run: RunFact | None, wanted: RunWanted) -> None:
