@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import os
 import stat
-import tempfile
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -21,6 +19,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from api.settings import LOCAL_ISSUER
 from api.tokens import Audience, VerifyingKey
 from engine.core.errors import Refused
+from engine.core.key_file import create_key_file
 
 KEY_FILE = "issuer.key"
 
@@ -99,20 +98,7 @@ def _base64url(raw: bytes) -> str:
 
 
 def _create(path: Path) -> None:
-    """Make the file whole and private, or not at all. Of two at once the first wins, and both read what it wrote."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     pem = Ed25519PrivateKey.generate().private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
-    descriptor, draft = tempfile.mkstemp(prefix=f".{KEY_FILE}.", dir=path.parent)  # mode 0600
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(pem)
-            file.flush()
-            os.fsync(file.fileno())
-        try:
-            os.link(draft, path)  # unlike a rename, refuses to replace
-        except FileExistsError:
-            return
-    finally:
-        os.unlink(draft)
+    create_key_file(path, pem)

@@ -8,7 +8,7 @@ import anyio
 from starlette.requests import HTTPConnection
 
 from api.issuer import LocalIssuer
-from api.settings import ApiSettings
+from api.settings import LOCAL_ISSUER, ApiSettings
 from api.tokens import Verifier
 from db.session import Database
 from db.settings import DatabaseSettings
@@ -38,7 +38,7 @@ class Parts:
         """What is not given comes from the environment and the data folder. Raises DatabaseUnavailable and Refused."""
         database = database or Database.open(DatabaseSettings(), application_name="tenure api")
         data_dir = database.settings.data_dir
-        issuer = issuer or LocalIssuer.load(data_dir, settings.issuer)
+        issuer = issuer or LocalIssuer.load(data_dir, LOCAL_ISSUER)
         size = database.settings.pool_size + database.settings.pool_overflow
         return cls(
             database,

@@ -16,14 +16,8 @@ class ApiSettings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix="TENURE_API_", env_ignore_empty=True, extra="ignore", frozen=True)
 
-    host: str = "127.0.0.1"
-    """The address to listen on."""
-    port: int = Field(default=8400, ge=0, le=65535)
-    """The port to listen on; 0 is any that is free."""
     body_limit: int = Field(default=1024 * 1024, ge=128 * 1024, le=16 * 1024 * 1024)
     """Bytes of a request's body. A definition has a limit of its own (64 KiB in canonical form)."""
-    issuer: str = Field(default=LOCAL_ISSUER, min_length=1, max_length=500)
-    """The `iss` that tokens must carry."""
     token_lifetime: timedelta = Field(default=timedelta(hours=24), ge=timedelta(minutes=1), le=timedelta(days=366))
     """The longest time between `iat` and `exp` that is accepted: a token cannot be taken back before it expires."""
     token_leeway: timedelta = Field(default=timedelta(0), ge=timedelta(0), le=timedelta(minutes=2))

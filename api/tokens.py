@@ -17,7 +17,7 @@ from typing import Any, Literal, Protocol
 import jwt
 from jwt.exceptions import PyJWTError
 
-from api.settings import ApiSettings
+from api.settings import LOCAL_ISSUER, ApiSettings
 from engine.core.canonical import load
 from engine.core.errors import Refused
 from engine.core.ids import Prefix, is_id
@@ -75,7 +75,7 @@ class Verifier:
     @classmethod
     def of(cls, settings: ApiSettings, keys: KeySource) -> Verifier:
         """As the operator set it."""
-        return cls(settings.issuer, keys, settings.token_lifetime, settings.token_leeway)
+        return cls(LOCAL_ISSUER, keys, settings.token_lifetime, settings.token_leeway)
 
     def verify(self, token: str, audience: Audience) -> Claims:
         """The claims of a token for that audience. Raises TokenRefused."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pydantic import BaseModel, ConfigDict, ValidationError
 from sqlalchemy.exc import IntegrityError
 
+from api.shapes import Email, Name
 from db.session import Database
 from engine.core.errors import Refused
 from engine.core.faults import sqlstate
@@ -24,8 +26,25 @@ class NewRealm:
     roles: dict[str, str]
 
 
+class _Names(BaseModel):
+    """What the API would ask of the same words."""
+
+    model_config = ConfigDict(strict=True, hide_input_in_errors=True)
+
+    name: Name
+    admin_email: Email
+    admin_name: Name
+
+
 def create_realm(database: Database, name: str, admin_email: str, admin_name: str) -> NewRealm:
-    """Make a realm with its built-in roles and an administrator. Raises Refused(`conflict`) for a name that is taken."""
+    """Make a realm with its built-in roles and an administrator. Raises Refused: `validation_failed`, or `conflict` for a name
+    that is taken."""
+    try:
+        _Names(name=name, admin_email=admin_email, admin_name=admin_name)
+    except ValidationError as invalid:
+        member = str(invalid.errors()[0]["loc"][0])
+        rule = "is not a mail address" if member == "admin_email" else "has 1 to 100 characters on one line"
+        raise Refused("validation_failed", f"the {member.replace('_', ' ')} {rule}", member) from None
     try:
         with database.begin() as connection:
             made = realms.create_realm(name)

@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -29,13 +29,20 @@ class Child:
     """
 
     def __init__(
-        self, name: str, command: Sequence[str], environment: Mapping[str, str], logs: Path, cwd: Path
+        self,
+        name: str,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        logs: Path,
+        cwd: Path,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.name = name
         self.log_path = logs / f"{name}.log"
         self._command = list(command)
         self._environment = dict(environment)
         self._cwd = cwd
+        self._clock = clock
         self._process: subprocess.Popen[bytes] | None = None
         self._started_at = 0.0
         self._deaths = 0
@@ -56,7 +63,7 @@ class Child:
                 start_new_session=True,
                 preexec_fn=partial(_prepare, os.getpid()),
             )
-        self._started_at = time.monotonic()
+        self._started_at = self._clock()
         self._restart_at = None
 
     @property
@@ -76,7 +83,7 @@ class Child:
         """Start it again after a pause that grows with every death. True when this call started it."""
         if self._process is None or self.is_running:
             return False
-        now = time.monotonic()
+        now = self._clock()
         if self._restart_at is None:
             self._deaths = 1 if now - self._started_at > STEADY else self._deaths + 1
             self._restart_at = now + min(RESTARTED_AT_LEAST_AFTER, RESTARTED_AFTER * 2 ** min(self._deaths - 1, 10))

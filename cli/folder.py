@@ -9,12 +9,15 @@ from pathlib import Path
 
 from cli.parts import StackFailed
 
+LOCK = "stack.lock"
+"""The file that is locked. Whoever empties the folder leaves it, or two could each hold a lock of that name."""
+
 
 @contextmanager
 def taken_folder(data_dir: Path) -> Iterator[None]:
     """Meanwhile, no other stack can take the folder: two would stop each other's server. Raises StackFailed if one has."""
     data_dir.mkdir(parents=True, exist_ok=True)
-    with (data_dir / "stack.lock").open("w") as lock:
+    with (data_dir / LOCK).open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

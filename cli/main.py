@@ -11,17 +11,24 @@ token          a token of the local issuer
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 from rich.console import Console
+from sqlalchemy.exc import SQLAlchemyError
 
+from cli.folder import taken_folder
+from cli.parts import StackFailed
 from db import migrate
+from db.embedded import ensure_server, stop_server
 from db.errors import DatabaseUnavailable
 from db.session import Database
 from db.settings import DatabaseSettings
 from engine.core.errors import TenureError
+from engine.core.faults import message_of
 
 app = typer.Typer(
     no_args_is_help=True, add_completion=False, help="Identity lifecycle workflows that never do a thing twice."
@@ -38,6 +45,22 @@ DataDir = Annotated[Path | None, typer.Option(help="The data folder (default: TE
 
 def _settings(data_dir: Path | None) -> DatabaseSettings:
     return DatabaseSettings() if data_dir is None else DatabaseSettings(data_dir=data_dir)
+
+
+@contextmanager
+def _database(data_dir: Path | None) -> Iterator[Database]:
+    """The database for one command. The embedded one is stopped again if the command had to start it."""
+    settings = _settings(data_dir)
+    embedded = settings.database_url is None and settings.app_database_url is None
+    started = embedded and ensure_server(settings.data_dir).started
+    database = Database.open(settings)
+    try:
+        yield database
+    finally:
+        database.close()
+        if started:
+            with suppress(StackFailed), taken_folder(settings.data_dir):  # unless a stack has come to use it meanwhile
+                stop_server(settings.data_dir)
 
 
 @app.command()
@@ -70,16 +93,17 @@ def demo(
 @db_app.command("upgrade")
 def db_upgrade(data_dir: DataDir = None) -> None:
     """Bring the database to the tables of this version, from empty or from any version before."""
-    applied = migrate.upgrade(Database.open(_settings(data_dir)))
+    with _database(data_dir) as database:
+        applied = migrate.upgrade(database)
     console.print(f"applied {', '.join(applied)}" if applied else "nothing to apply")
 
 
 @db_app.command("status")
 def db_status(data_dir: DataDir = None) -> None:
     """Where the database is, what revision it is at, and what this version needs. Status 1 if they differ."""
-    database = Database.open(_settings(data_dir))
-    at, needed = migrate.current(database), migrate.head()
-    console.print(f"database  {database.app_url.render_as_string(hide_password=True)}")
+    with _database(data_dir) as database:
+        at, needed = migrate.current(database), migrate.head()
+        console.print(f"database  {database.app_url.render_as_string(hide_password=True)}", soft_wrap=True)
     console.print(f"revision  {at or 'empty'}, this version needs {needed}")
     raise typer.Exit(0 if at == needed else 1)
 
@@ -94,7 +118,8 @@ def realm_create(
     """Make a realm with its built-in roles and its first administrator, and print their ids."""
     from cli.bootstrap import create_realm
 
-    made = create_realm(Database.open(_settings(data_dir)), name, admin_email, admin_name)
+    with _database(data_dir) as database:
+        made = create_realm(database, name, admin_email, admin_name)
     console.print(f"realm          {made.realm_id}\nadministrator  {made.admin_id}")
     for role, role_id in made.roles.items():
         console.print(f"role           {role_id}  {role}")
@@ -128,5 +153,10 @@ def main() -> None:
     try:
         app()
     except (TenureError, DatabaseUnavailable) as failure:
-        Console(stderr=True, highlight=False).print(f"[red]{failure}[/red]")
-        sys.exit(1)
+        told = str(failure)
+    except SQLAlchemyError as failure:
+        told = f"The database refused ({message_of(failure)}). Is it at this version's tables? See: tenure db status"
+    else:
+        return
+    Console(stderr=True, highlight=False).print(told, style="red", markup=False, soft_wrap=True)
+    sys.exit(1)

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import urllib.request
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
+from pydantic import ValidationError
+
+from api.settings import ApiSettings
 from engine.core.errors import TenureError
+from engine.core.settings import EngineSettings
 
 ROOT = Path(__file__).resolve().parent.parent
 """The checkout: where prefect.yaml is, and where every process works."""
@@ -35,6 +41,27 @@ class Addresses:
     prefect_api: str
     data_dir: Path
     logs: Path
+
+
+def require_settings(environment: Mapping[str, str]) -> None:
+    """Raise StackFailed, naming the setting and its rule, for what every part would stumble over without a word."""
+    before = {name: os.environ.get(name) for name in environment}
+    os.environ.update(environment)
+    try:
+        EngineSettings()
+        ApiSettings()
+    except ValidationError as refused:
+        faults = [
+            f"{'.'.join(str(part) for part in fault['loc']) or 'settings'}: {fault['msg']}"
+            for fault in refused.errors()
+        ]
+        raise StackFailed("A setting (TENURE_...) is not acceptable: " + "; ".join(faults)) from None
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 def prefect_environment(data_dir: Path, api_url: str, port: int) -> dict[str, str]:
@@ -76,6 +103,7 @@ def commands(api_port: int, prefect_port: int) -> dict[str, list[str]]:
             str(api_port),
             "--timeout-graceful-shutdown",
             "5",
+            "--no-server-header",
         ],
         "host": ["flows.host"],
     }
@@ -113,7 +141,7 @@ _opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 def answers(url: str) -> bool:
     """Whether a server answers there, and says that it is well."""
     try:
-        with _opener.open(url, timeout=2) as answer:
-            return bool(answer.status < 300)
+        with _opener.open(url, timeout=2):
+            return True
     except OSError:  # which an answer of 400 and more is as well
         return False

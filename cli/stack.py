@@ -11,7 +11,6 @@ stops, or its flow runs could not report their end.
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import threading
 import time
@@ -24,10 +23,21 @@ from types import TracebackType
 from typing import Literal, Self
 
 from cli.children import Child
-from cli.folder import postgres_marker, taken_folder
-from cli.parts import PARTS, ROOT, Addresses, StackFailed, addresses, answers, commands, free_ports, prefect_environment
+from cli.folder import taken_folder
+from cli.parts import (
+    PARTS,
+    ROOT,
+    Addresses,
+    StackFailed,
+    addresses,
+    answers,
+    commands,
+    free_ports,
+    prefect_environment,
+    require_settings,
+)
+from cli.postgres import StackPostgres
 from db import migrate
-from db.embedded import ensure_server, stop_server
 from db.session import Database
 from db.settings import DatabaseSettings
 from engine.core import shifts
@@ -36,7 +46,7 @@ __all__ = ["ROOT", "Addresses", "Change", "Stack", "StackFailed", "StackSettings
 
 START_WITHIN = 240.0
 LOOK_EVERY = 0.2
-HOST_STOPS_WITHIN = 12.0
+HOST_STOPS_WITHIN = 28.0
 REST_STOPS_WITHIN = 3.0
 """Seconds until what does not stop is killed."""
 DATABASE_LOOK_EVERY = 2.0
@@ -72,15 +82,12 @@ class Stack:
         self._data_dir = settings.data_dir.expanduser().resolve()
         self._logs = self._data_dir / "logs"
         self._database_settings = DatabaseSettings(data_dir=self._data_dir)
-        self._is_embedded = (
-            self._database_settings.database_url is None and self._database_settings.app_database_url is None
-        )
+        self._postgres = StackPostgres(self._database_settings)
         self._children: dict[str, Child] = {}
         self._stopping = threading.Event()
         self._nothing_starts = threading.Event()
         self._all_stopped = threading.Event()
         self._watcher: threading.Thread | None = None
-        self._guard: subprocess.Popen[bytes] | None = None
         self._folder = ExitStack()
 
     def __enter__(self) -> Self:
@@ -105,8 +112,10 @@ class Stack:
         self._logs.mkdir(exist_ok=True)
         ports = free_ports(self._settings.api_port, self._settings.prefect_port)
         self.addresses = addresses(self._data_dir, self._logs, *ports)
+        require_settings(self._settings.environment)
         environment = {
-            **os.environ,
+            # None of the caller's Prefect: another server's address, key or database would take our history elsewhere.
+            **{name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")},
             **prefect_environment(self._data_dir, self.addresses.prefect_api, ports[1]),
             **self._settings.environment,
             "TENURE_DATA_DIR": str(self._data_dir),
@@ -138,13 +147,10 @@ class Stack:
             self._watcher.join()
         if hasattr(self, "database"):
             self.database.close()
-        if self._is_embedded and postgres_marker(self._data_dir).exists():
+        if self._postgres.is_ours:
             with self._telling("PostgreSQL", "stopping", "stopped"):
-                stop_server(self._data_dir)
-            postgres_marker(self._data_dir).unlink()
-        if self._guard is not None:
-            self._guard.kill()
-            self._guard.communicate()
+                self._postgres.stop()
+        self._postgres.stop()
         self._folder.close()
 
     def kill(self) -> None:
@@ -162,10 +168,7 @@ class Stack:
 
     def _start_database(self) -> None:
         with self._telling("PostgreSQL", "starting", "ready"):
-            if self._is_embedded:
-                if ensure_server(self._data_dir).started:
-                    postgres_marker(self._data_dir).touch()
-                self._guard = _start_guard(self._data_dir)
+            self._postgres.start()
             self.database = Database.open(self._database_settings, application_name="tenure stack")
         with self._telling("tables", "starting", "ready"):
             migrate.upgrade(self.database)
@@ -199,9 +202,9 @@ class Stack:
                 for name in ("prefect", "api", "host"):
                     if self._children[name].restart_if_dead():
                         self._tell(PARTS[name], "restarted", 0.0)
-                if self._is_embedded and time.monotonic() >= look_at:
+                if time.monotonic() >= look_at:
                     look_at = time.monotonic() + DATABASE_LOOK_EVERY
-                    if ensure_server(self._data_dir).started:
+                    if self._postgres.start_if_dead():
                         self._tell("PostgreSQL", "restarted", 0.0)
             except Exception as error:  # a part that cannot be started now is tried again at the next look
                 with (self._logs / "stack.log").open("a") as log:
@@ -226,15 +229,3 @@ class Stack:
         self._tell(part, before, 0.0)
         yield
         self._tell(part, after, time.monotonic() - began_at)
-
-
-def _start_guard(data_dir: Path) -> subprocess.Popen[bytes]:
-    """Who stops PostgreSQL if we are killed. It lives as long as the pipe, which nobody else has."""
-    return subprocess.Popen(
-        [sys.executable, "-m", "cli.guard", str(data_dir)],
-        cwd=ROOT,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )

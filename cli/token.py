@@ -6,7 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from api.issuer import LocalIssuer
-from api.settings import ApiSettings
+from api.settings import LOCAL_ISSUER
 from api.tokens import Audience
 
 
@@ -22,4 +22,4 @@ def issue(
 
     Whoever can read the data folder can be anybody: it is the machine's own. Raises Refused("secret_unavailable").
     """
-    return LocalIssuer.load(data_dir, ApiSettings().issuer).issue(realm_id, user_id, audience, lifetime, mfa=mfa)
+    return LocalIssuer.load(data_dir, LOCAL_ISSUER).issue(realm_id, user_id, audience, lifetime, mfa=mfa)

@@ -31,7 +31,7 @@ def run_up(settings: StackSettings, console: Console) -> int:
     except KeyboardInterrupt:
         return 0
     except (StackFailed, DatabaseUnavailable) as error:
-        console.print(f"[red]{error}[/red]", highlight=False)
+        console.print(str(error), style="red", markup=False, soft_wrap=True, highlight=False)
         return 1
     return 0
 

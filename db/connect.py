@@ -50,6 +50,7 @@ def app_engine(url: URL, settings: DatabaseSettings, application_name: str) -> E
         url,
         connect_args=app_arguments(url, settings, application_name),
         json_serializer=dumps,
+        hide_parameters=True,  # an error's text may reach a log that every operator reads
         pool_size=settings.pool_size,
         max_overflow=settings.pool_overflow,
         pool_timeout=settings.pool_timeout.total_seconds(),
@@ -65,7 +66,7 @@ def owner_engine(url: URL, settings: DatabaseSettings, application_name: str) ->
     waiting ALTER."""
     values = {"statement_timeout": "0", "lock_timeout": milliseconds(settings.lock_timeout)}
     arguments = _arguments(url, settings, f"{application_name} migration", values)
-    engine = create_engine(url, connect_args=arguments, json_serializer=dumps, poolclass=NullPool)
+    engine = create_engine(url, connect_args=arguments, json_serializer=dumps, hide_parameters=True, poolclass=NullPool)
     event.listen(engine, "connect", _greet)
     return engine
 

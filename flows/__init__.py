@@ -7,6 +7,7 @@ shift           the loop of a relieved shift, in a thread of its own. Knows no P
 tally           what a shift has done so far, told from the loop to the main thread
 hosting         a shift inside a flow run: reporting, stopping, its final state
 host            `python -m flows.host`: starts flow runs as processes, drains them when it is stopped
+draining        the process worker behind it
 reconcile       Prefect's open runs against our own rows
 automations     zombies become Crashed, missed slots become Skipped
 vigil           a deployment without a shift at work is run at once

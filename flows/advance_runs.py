@@ -9,7 +9,7 @@ from prefect.client.schemas.objects import State
 
 from flows.hosting import bury_cancelled, bury_crashed, host_shift, slot_name
 from flows.shift import Terms
-from tasks import advance
+from tasks import advance, attendance
 
 
 @flow(
@@ -23,4 +23,4 @@ from tasks import advance
 def advance_runs(shift_seconds: float = 300, cap_hours: float = 6) -> State[Any]:
     """Claim and advance due runs, dispatch the outbox, deliver mail and sweep, until a younger shift takes over."""
     terms = Terms(length=shift_seconds, cap=cap_hours * 3600)
-    return host_shift("advance-runs", advance.open_passes, terms, interval=advance.pass_interval())
+    return host_shift("advance-runs", advance.open_passes, terms, interval=attendance.poll_interval().total_seconds())

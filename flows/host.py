@@ -1,8 +1,8 @@
 """`python -m flows.host`: starts flow runs as processes of their own, and drains them when it is asked to stop.
 
-The stock process worker kills its flow processes at SIGTERM and leaves their runs Running for ever. This one takes nothing
-new, passes SIGTERM on, waits until they have handed their leases back and reported, and then goes. It also never gives up
-during an outage of the Prefect server (the stock worker does after some minutes, and takes its flow processes with it).
+At SIGTERM it takes nothing new, passes the signal on, waits until the flow processes have handed their leases back and reported,
+and then goes (flows/draining.py). Meanwhile it looks after the shifts: one that is missing is started (flows/vigil.py), and
+one that only Prefect believes to be running is ended (flows/reconcile.py).
 """
 
 from __future__ import annotations
@@ -13,35 +13,24 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
-from uuid import UUID
 
-import anyio.abc
-import httpx
-from prefect.exceptions import ObjectAlreadyExists
 from prefect.logging.configuration import setup_logging
-from prefect.workers.process import ProcessJobConfiguration, ProcessWorker, ProcessWorkerResult
 
 from engine.core.faults import message_of, place_of
 from flows import vigil
+from flows.draining import DrainingWorker
 from flows.reconcile import Reconciliation
 from flows.server import POOL, server_answers
 
-if TYPE_CHECKING:
-    from prefect.client.schemas.objects import FlowRun
-
 log = logging.getLogger("prefect.tenure.host")
-T = TypeVar("T")
 
 ROOT = Path(__file__).resolve().parent.parent
 """The checkout: where flow processes run."""
 PROCESSES = 8
 """Flow processes at once. Shifts overlap for a moment; in an outage of the database more of them pile up, up to here."""
-DRAIN_WITHIN = 25.0
-"""Seconds that flow processes have to stop. Then they are killed, and their leases run out."""
 VIGIL_EVERY = 3.0
 RECONCILE_EVERY = 20.0
 FAREWELL = 3.0
@@ -49,77 +38,6 @@ FAREWELL = 3.0
 START_AGAIN_IN = 5.0
 ASK_AGAIN_IN = 0.3
 """Seconds between two looks whether the Prefect server is there, before the worker starts."""
-
-
-class DrainingWorker(ProcessWorker):
-    """A process worker that can be told to take nothing new, and knows its processes."""
-
-    __dispatch_key__ = "tenure-draining"  # type: ignore[assignment]  # else it would take the stock worker's place
-    draining = False
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.hosted: dict[UUID, int | None] = {}
-        """Flow runs whose process is starting (None) or running (its id)."""
-
-    async def get_and_submit_flow_runs(self) -> list[FlowRun]:
-        if self.draining:
-            return []
-        return await _forgiving(super().get_and_submit_flow_runs) or []
-
-    async def sync_with_backend(self) -> None:
-        await _forgiving(super().sync_with_backend)
-
-    async def run(
-        self,
-        flow_run: FlowRun,
-        configuration: ProcessJobConfiguration,
-        task_status: anyio.abc.TaskStatus[int] | None = None,
-    ) -> ProcessWorkerResult:
-        self.hosted[flow_run.id] = None
-        try:
-            return await super().run(flow_run, configuration, _Started(self, flow_run.id, task_status))
-        finally:
-            del self.hosted[flow_run.id]
-
-    def started(self, flow_run_id: UUID, pid: int) -> None:
-        """A process runs. One that started while we drain is told at once."""
-        self.hosted[flow_run_id] = pid
-        if self.draining:
-            _signal(pid, signal.SIGTERM)
-
-    async def drain(self) -> None:
-        """Take nothing new, stop every flow process, and return when all have gone, or after DRAIN_WITHIN."""
-        self.draining = True
-        log.info("Draining: %d flow processes", len(self.hosted))
-        self._signal_all(signal.SIGTERM)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(DRAIN_WITHIN):
-                while self.hosted:
-                    await asyncio.sleep(0.1)
-        if self.hosted:
-            log.warning("%d flow processes do not stop: killed", len(self.hosted))
-            self._signal_all(signal.SIGKILL)
-
-    def _signal_all(self, number: signal.Signals) -> None:
-        for pid in self.hosted.values():
-            if pid is not None:
-                _signal(pid, number)
-
-
-class _Started(anyio.abc.TaskStatus[int]):
-    """Passes on that a process has started, and lets the worker know it."""
-
-    def __init__(self, worker: DrainingWorker, flow_run_id: UUID, inner: anyio.abc.TaskStatus[int] | None) -> None:
-        self._worker = worker
-        self._flow_run_id = flow_run_id
-        self._inner = inner
-
-    def started(self, value: int | None = None) -> None:
-        if value is not None:
-            self._worker.started(self._flow_run_id, value)
-        if self._inner is not None:
-            self._inner.started(value)  # type: ignore[arg-type]
 
 
 async def host(stop: asyncio.Event) -> None:
@@ -177,20 +95,6 @@ async def _again_and_again(look: Callable[[], object], every: float) -> None:
         except Exception as error:
             log.warning("No look at the shifts: %s", message_of(error))
         await asyncio.sleep(every)
-
-
-async def _forgiving(call: Callable[[], Awaitable[T]]) -> T | None:
-    """What `call` returns; None while the server is away or falters. The loops that call this would else give up."""
-    try:
-        return await call()
-    except (httpx.TransportError, httpx.HTTPStatusError, ObjectAlreadyExists) as error:
-        log.warning("The Prefect server is away: %s", message_of(error))
-        return None
-
-
-def _signal(pid: int, number: signal.Signals) -> None:
-    with suppress(ProcessLookupError):
-        os.kill(pid, number)
 
 
 async def _main() -> None:

@@ -5,6 +5,9 @@ How it ends, and as what:
     SIGTERM (the host drains, the machine goes down)                       Completed, "stopped"
     an operator's cancel, by the host's signal or seen in the run's state  Cancelled
 Leases are handed back in every case, at the boundary of a pass, before anything is reported.
+
+After an outage of the Prefect server an automation may declare a shift crashed that is well: its heartbeats were lost. It is
+replaced for that, and goes on until the other is at work.
 """
 
 from __future__ import annotations
@@ -20,11 +23,12 @@ from typing import Any
 from uuid import UUID
 
 from prefect import Flow, runtime
-from prefect.client.schemas.objects import FlowRun, State
+from prefect.client.schemas.objects import FlowRun, State, StateType
 from prefect.exceptions import TerminationSignal
 from prefect.states import Cancelled, Completed
 
 from engine.core.faults import message_of
+from engine.core.shifts import End
 from flows.lifeline import die_with_parent, go_quiet, is_orphaned
 from flows.server import client
 from flows.shift import ShiftLoop, Terms
@@ -37,6 +41,7 @@ log = logging.getLogger("engine.shift")
 
 LOOK_EVERY = 10.0
 """Seconds between two looks at the run's own state: the channel that cancels a run dies with the server."""
+CANCELLED = (StateType.CANCELLING, StateType.CANCELLED)
 STOP_WITHIN = 20.0
 """Seconds a pass may take to its boundary once stopped. The host kills after 25."""
 
@@ -49,9 +54,7 @@ def slot_name() -> str:
 
 def host_shift(deployment: str, open_passes: Callable[[], Passes], terms: Terms, interval: float) -> State[Any]:
     """Host one shift of `deployment`; `interval` is how rarely its passes come, in seconds. Returns the run's final state."""
-    logging.getLogger("engine").setLevel(
-        logging.INFO
-    )  # Prefect attaches its handlers to this logger, but sets no level
+    logging.getLogger("engine").setLevel(logging.INFO)  # Prefect adds its handlers to this logger, but sets no level
     parent = os.getppid()
     if "PREFECT__FLOW_RUN_ID" in os.environ:  # a process of its own, started by a host
         die_with_parent(parent)
@@ -67,7 +70,7 @@ def host_shift(deployment: str, open_passes: Callable[[], Passes], terms: Terms,
         if is_orphaned(parent):
             go_quiet()
         loop.ended.wait(STOP_WITHIN)
-        if _is_ended_by_others(flow_run_id):
+        if _own_state(flow_run_id) in CANCELLED:
             raise
     _report(loop, display)
     message = f"{loop.how}: {loop.tally}"
@@ -76,12 +79,20 @@ def host_shift(deployment: str, open_passes: Callable[[], Passes], terms: Terms,
 
 def bury_crashed(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:
     """Hook, run by the host once the process is gone: hand the leases of a crashed shift back."""
-    attendance.bury(str(flow_run.id), "crashed")
+    _bury(flow_run, "crashed")
 
 
 def bury_cancelled(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:
     """Hook, run by the host: the same for a shift that was cancelled and did not end by itself."""
-    attendance.bury(str(flow_run.id), "cancelled")
+    _bury(flow_run, "cancelled")
+
+
+def _bury(flow_run: FlowRun, how: End) -> None:
+    """Prefect would ship an error of a hook to its server with all of its text. The leases end by themselves in any case."""
+    try:
+        attendance.bury(str(flow_run.id), how)
+    except Exception as error:
+        log.warning("The leases of a shift that %s are left to end by themselves: %s", how, message_of(error))
 
 
 def _watch(loop: ShiftLoop, display: Display, flow_run_id: str | None) -> None:
@@ -90,22 +101,24 @@ def _watch(loop: ShiftLoop, display: Display, flow_run_id: str | None) -> None:
     while not loop.ended.wait(0.5):
         _show(loop, display)
         if time.monotonic() >= look_at:
-            if _is_ended_by_others(flow_run_id):
-                loop.stop("cancelled")
+            match _own_state(flow_run_id):
+                case StateType.CANCELLING | StateType.CANCELLED:
+                    loop.stop("cancelled")
+                case StateType.CRASHED | StateType.FAILED:
+                    loop.expire()
             look_at = time.monotonic() + LOOK_EVERY
 
 
-def _is_ended_by_others(flow_run_id: str | None) -> bool:
-    """Whether the run is being cancelled, or has been declared ended. False when the server does not answer."""
+def _own_state(flow_run_id: str | None) -> StateType | None:
+    """What Prefect believes of this run. None when the server does not answer."""
     if flow_run_id is None:
-        return False
+        return None
     try:
         with client() as prefect:
-            state = prefect.read_flow_run(UUID(flow_run_id)).state
+            return prefect.read_flow_run(UUID(flow_run_id)).state_type
     except Exception as error:
         log.warning("The shift's own state is unknown: %s", message_of(error))
-        return False
-    return state is not None and (state.is_cancelling() or state.is_final())
+        return None
 
 
 def _show(loop: ShiftLoop, display: Display) -> None:

@@ -11,7 +11,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from engine.core.faults import message_of, place_of
@@ -79,6 +79,10 @@ class ShiftLoop:
                 self._stop.set()
         if (passes := self._passes) is not None:
             passes.wake()
+
+    def expire(self) -> None:
+        """Its time is up now, whatever its terms say: end as soon as a younger shift is at work."""
+        self._terms = replace(self._terms, length=0)
 
     def run(self) -> None:
         """The shift, from its beginning to its end."""

@@ -27,7 +27,10 @@ from tasks import attendance
 
 log = logging.getLogger("engine.shifts")
 
-PATIENCE = {"advance-runs": timedelta(seconds=15), "fire-schedules": timedelta(seconds=150)}
+PATIENCE = {
+    "advance-runs": max(timedelta(seconds=15), 3 * attendance.poll_interval()),
+    "fire-schedules": timedelta(seconds=150),
+}
 """How old the last pass of a deployment's shifts may be. In the order of need: one at a time is started."""
 STARTING = timedelta(seconds=60)
 """A run that was to start this recently is waited for."""

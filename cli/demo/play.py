@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import time
 from pathlib import Path
 
+import httpx
 from rich.console import Console
 
 from cli.demo.receivers import endpoint, mail_receiver
 from cli.demo.story import found, play
 from cli.demo.verdict import Verdict, attempts_tables, judge
+from cli.folder import LOCK, taken_folder
 from cli.stack import Stack, StackFailed, StackSettings
 from cli.up import Progress, print_addresses, stop_signals
 from db.embedded import stop_server
@@ -24,6 +27,9 @@ MARK = "demo.folder"
 def run_demo(data_dir: Path, console: Console, *, stay: bool = False) -> int:
     """Play both acts on a stack of its own in `data_dir`. Returns 0, or 1 if anything is not as it must be."""
     began_at = time.monotonic()
+    for name in ("TENURE_DATABASE_URL", "TENURE_APP_DATABASE_URL"):  # whatever is exported is not for the demo to touch
+        if os.environ.pop(name, None) is not None:
+            console.print(f"{name} is left alone: the demo has a database of its own")
     try:
         data_dir = _emptied(data_dir.expanduser().resolve())
         with mail_receiver() as mail, endpoint() as receiver:
@@ -60,19 +66,24 @@ def run_demo(data_dir: Path, console: Console, *, stay: bool = False) -> int:
                         time.sleep(3600)
     except KeyboardInterrupt:
         return 0 if stay else 1
-    except (TenureError, StackFailed, DatabaseUnavailable) as failure:
-        console.print(f"[red]{failure}[/red]")
+    except (TenureError, DatabaseUnavailable, httpx.HTTPError) as failure:
+        console.print(str(failure), style="red", markup=False, soft_wrap=True)
         return 1
     return 1 if verdict.failed else 0
 
 
 def _emptied(data_dir: Path) -> Path:
-    """A fresh folder. One with things in it is emptied only if an earlier demo made it."""
-    if data_dir.exists() and any(data_dir.iterdir()):
-        if not (data_dir / MARK).exists():
+    """A fresh folder. One with things in it is emptied only if an earlier demo made it and has ended. Raises StackFailed."""
+    with taken_folder(data_dir):
+        found = [path for path in data_dir.iterdir() if path.name != LOCK]
+        if found and data_dir / MARK not in found:
             raise StackFailed(f"{data_dir} is not empty and not a demo's: name another folder.")
-        stop_server(data_dir)
-        shutil.rmtree(data_dir)
-    data_dir.mkdir(parents=True, exist_ok=True)
-    (data_dir / MARK).touch()
+        if found:
+            stop_server(data_dir)
+        for path in found:
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+        (data_dir / MARK).touch()
     return data_dir

@@ -5,6 +5,7 @@ durations    durations as people write them
 canonical    JSON read strictly, written in one form, hashed
 errors       the ways to fail, and the closed list of categories
 faults       a database that is away, told from a statement that is wrong
+key_file     a file with a key in it
 settings     what an operator may set
 machine      state machines as tables
 outcomes     what a decision comes to

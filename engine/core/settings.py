@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from pydantic import Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from db.settings import DatabaseSettings, Duration
@@ -19,7 +19,9 @@ CALL_MARGIN = timedelta(seconds=2)
 class WorkerSettings(BaseSettings):
     """How runs are claimed and advanced (source: "Execution and idempotency")."""
 
-    model_config = SettingsConfigDict(env_prefix="TENURE_", extra="ignore", frozen=True)
+    model_config = SettingsConfigDict(
+        env_prefix="TENURE_", env_ignore_empty=True, extra="ignore", frozen=True, hide_input_in_errors=True
+    )
 
     lease_duration: Duration = Field(default=timedelta(seconds=30), ge=timedelta(seconds=1), le=timedelta(minutes=10))
     """How long a claim holds without a renewal."""
@@ -38,7 +40,9 @@ class WorkerSettings(BaseSettings):
 class DeliverySettings(BaseSettings):
     """What may leave the building, and how long it may take (source: "Step call contract"; lifecycle.md, decision 8)."""
 
-    model_config = SettingsConfigDict(env_prefix="TENURE_", extra="ignore", frozen=True)
+    model_config = SettingsConfigDict(
+        env_prefix="TENURE_", env_ignore_empty=True, extra="ignore", frozen=True, hide_input_in_errors=True
+    )
 
     webhook_timeout: Duration = Field(
         default=timedelta(seconds=10), ge=timedelta(milliseconds=100), le=timedelta(seconds=30)
@@ -51,7 +55,9 @@ class DeliverySettings(BaseSettings):
 class MailSettings(BaseSettings):
     """The relay that takes our messages. Without a host nothing is sent and messages stay queued."""
 
-    model_config = SettingsConfigDict(env_prefix="TENURE_SMTP_", extra="ignore", frozen=True)
+    model_config = SettingsConfigDict(
+        env_prefix="TENURE_SMTP_", env_ignore_empty=True, extra="ignore", frozen=True, hide_input_in_errors=True
+    )
 
     host: str | None = None
     port: int = Field(default=25, ge=1, le=65535)
@@ -78,10 +84,10 @@ def short_transactions(database: DatabaseSettings, workers: WorkerSettings) -> D
     )
 
 
-class EngineSettings(BaseSettings):
-    """The settings of a worker together, with the rules that hold between them."""
+class EngineSettings(BaseModel):
+    """The settings of a worker together, with the rules that hold between them. Each part reads the environment by itself."""
 
-    model_config = SettingsConfigDict(extra="ignore", frozen=True)
+    model_config = ConfigDict(frozen=True, hide_input_in_errors=True)
 
     workers: WorkerSettings = Field(default_factory=WorkerSettings)
     delivery: DeliverySettings = Field(default_factory=DeliverySettings)

@@ -13,7 +13,6 @@ import json
 import os
 import re
 import stat
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from engine.core.errors import Refused
+from engine.core.key_file import create_key_file
 
 FILE = "secrets.key"
 VARIABLE = "TENURE_SECRET_KEYS"
@@ -104,25 +104,7 @@ def _parsed(written: str, source: str) -> dict[str, bytes]:
 
 
 def _create(path: Path) -> None:
-    """Make the file whole and private, or not at all. Of two at once the first wins, and both read what it wrote."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    descriptor, draft = tempfile.mkstemp(prefix=f".{FILE}.", dir=path.parent)  # mode 0600
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(b"k1:" + base64.b64encode(os.urandom(_KEY_BYTES)) + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
-        try:
-            os.link(draft, path)  # unlike a rename, refuses to replace
-        except FileExistsError:
-            return
-    finally:
-        os.unlink(draft)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)  # a key lost with the power would take every secret with it
-    finally:
-        os.close(folder)
+    create_key_file(path, b"k1:" + base64.b64encode(os.urandom(_KEY_BYTES)) + b"\n")
 
 
 def _unavailable(message: str) -> Refused:

@@ -6,11 +6,13 @@ import secrets
 
 from sqlalchemy import Connection
 
+from db.rows import AnyRow
 from db.statements import run_changes
 from db.statements.outbox import notify
 from db.statements.workflows import revision, share_workflow
 from engine.core.errors import Refused
 from engine.core.trail import Cause, audit
+from engine.directory.commands.acting import require_still
 from engine.lifecycle import workflows
 from engine.lifecycle.definition import load
 from engine.lifecycle.guard import require_could_do
@@ -38,6 +40,15 @@ def start_manual(
     workflow = share_workflow(connection, realm_id, workflow_id)
     if workflow is None:
         raise Refused("not_found", "this workflow does not exist")
+    if cause.actor_id == subject_id:
+        raise Refused("forbidden", "nobody starts a run about themselves", "subject_id")
+    trigger_key = f"manual:{key or secrets.token_hex(16)}"
+    if (
+        key is not None
+        and (known := _known(connection, workflow, trigger_key, subject_id, organization_id)) is not None
+    ):
+        require_still(connection, cause, "realm.workflows.run")
+        return known, False
     if workflow.state != "active":
         raise Refused("conflict", f"the workflow is {workflow.state}")
     published = revision(connection, realm_id, workflow_id, workflow.published_revision)
@@ -45,8 +56,6 @@ def start_manual(
     definition = load(published.definition, published.definition_hash)
     if not any(isinstance(trigger, ManualMembers) for trigger in definition.triggers):
         raise Refused("conflict", "the published revision has no manual trigger")
-    if cause.actor_id == subject_id:
-        raise Refused("forbidden", "nobody starts a run about themselves", "subject_id")
     require_could_do(
         connection,
         (realm_id, cause.actor_id),
@@ -55,10 +64,6 @@ def start_manual(
         subject_id=subject_id,
         organization_id=organization_id,
     )
-    trigger_key = f"manual:{key or secrets.token_hex(16)}"
-    known = run_changes.find_run(connection, realm_id, workflow_id, trigger_key, subject_id)
-    if known is not None:
-        return known.id, False
     started = start(
         connection,
         [
@@ -77,11 +82,24 @@ def start_manual(
         ],
     )
     if not started:
-        known = run_changes.find_run(connection, realm_id, workflow_id, trigger_key, subject_id)
+        known = _known(connection, workflow, trigger_key, subject_id, organization_id)
         assert known is not None
-        return known.id, False
+        return known, False
     notify(connection)
     return started[0], True
+
+
+def _known(
+    connection: Connection, workflow: AnyRow, trigger_key: str, subject_id: str, organization_id: str | None
+) -> str | None:
+    """The run that was started under that key: whatever has become of the workflow since, it is the answer. Raises
+    Refused(`conflict`) when it was started in another organization."""
+    known = run_changes.find_run(connection, workflow.realm_id, workflow.id, trigger_key, subject_id)
+    if known is None:
+        return None
+    if known.organization_id != organization_id:
+        raise Refused("conflict", "this key has been used for a start in another organization", "organization_id")
+    return str(known.id)
 
 
 def cancel(connection: Connection, cause: Cause, run_id: str) -> None:

@@ -288,7 +288,9 @@ class Worker:
         """One run's own transaction failed: that is recorded on it, and it alone is tried again later or given up."""
         self._callers.recorded(lease)
         if isinstance(error, ShortWrite) and error.name == statements.SAVE_RUN.name:
-            self._holdings.drop([lease])  # its lease ended while we decided: it is another's, and nothing is recorded of it
+            self._holdings.drop(
+                [lease]
+            )  # its lease ended while we decided: it is another's, and nothing is recorded of it
             return []
         what, where = message_of(error), place_of(error)
         log.error("the run %s failed in its own transaction: %s at %s", lease.run_id, what, where)

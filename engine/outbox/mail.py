@@ -33,9 +33,7 @@ MAX_ATTEMPTS = 10
 BACKOFF = timedelta(minutes=1)
 
 
-def deliver_due(
-    database: Database, mailer: Mailer, settings: MailSettings, stop: threading.Event | None = None
-) -> int:
+def deliver_due(database: Database, mailer: Mailer, settings: MailSettings, stop: threading.Event | None = None) -> int:
     """Deliver one batch of due messages. Returns how many were sent. Without a relay nothing is taken.
 
     Once `stop` is set no more are sent; those taken go back to the queue.

@@ -196,7 +196,7 @@ def test_a_killed_shift_is_crashed_its_leases_are_handed_back_and_it_is_replaced
         )
     os.kill(int(prefect.run(killed)["infrastructure_pid"]), signal.SIGKILL)
     until(lambda: state_of(stack, waiting)[1] is None, within=10)
-    assert shift_of(stack, killed) == (owner, "crashed")
+    until(lambda: shift_of(stack, killed) == (owner, "crashed"))
     until(lambda: prefect.state(killed).startswith("Crashed"))
     until(lambda: any(run["expected_start_time"] > prefect.run(killed)["end_time"] for run in running(prefect)))
 
@@ -220,6 +220,21 @@ def test_when_the_host_stops_or_is_killed_its_shifts_end_well_and_others_follow(
     until(lambda: {prefect.state(run_id)[:19] for run_id in hosted} == {"Completed: stopped:"})
     until(lambda: shifts.at_work(stack.database, "advance-runs"))
     assert stack.child("host").pid != pid
+
+
+def test_a_shift_that_is_wrongly_declared_crashed_goes_on_until_it_is_replaced(prefect: Prefect, stack: Stack) -> None:
+    """As an automation does after an outage of the Prefect server, in which heartbeats were lost."""
+    declared = a_shift_at_work(prefect, stack)
+    prefect.set_state(declared, "CRASHED", "Crashed")
+    worst = 0.0
+
+    def is_relieved() -> bool:
+        nonlocal worst
+        worst = max(worst, silence(stack, "advance-runs"))
+        return shift_of(stack, declared)[1] == "relieved"
+
+    until(is_relieved, within=90)
+    assert worst < 5
 
 
 def test_no_pass_is_missed_while_the_prefect_server_is_away(prefect: Prefect, stack: Stack) -> None:

@@ -17,7 +17,7 @@ from engine.egress.signing import Secret, new_secret
 from engine.egress.step_call import StepCall
 
 CONTRACT = json.loads((Path(__file__).parents[2] / "api/contracts/step-call.v1.json").read_text())
-SEED = Path("/work/shared/spec/step-call.v1.seed.json")
+SEED = Path(__file__).parents[3] / "shared/spec/step-call.v1.seed.json"
 
 TAIL = "01jbh0ybgaravg3xcq0zdp2egd"
 CALL = StepCall(

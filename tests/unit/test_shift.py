@@ -223,6 +223,17 @@ def test_a_shift_whose_time_is_up_goes_on_until_a_younger_one_is_at_work() -> No
         assert shift.row.ends == [("relieved", 11)]
 
 
+def test_a_shift_that_expires_goes_on_until_a_younger_one_is_at_work() -> None:
+    with hosted(length=300) as shift:
+        shift.loop.expire()
+        shift.clock.now = 10
+        shift.passes_once()
+        shift.row.is_relieved = True
+        shift.clock.now = 20
+        shift.passes_last()
+        assert shift.row.ends == [("relieved", 2)]
+
+
 def test_without_any_relief_a_shift_ends_at_its_cap() -> None:
     with hosted(length=300, cap=7200) as shift:
         shift.clock.now = 7199
