@@ -2,6 +2,7 @@
 
 SHELL := /bin/sh
 PYTHON ?= python3
+MINUTES ?= 15
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
@@ -23,8 +24,8 @@ up: $(INSTALLED) ## start the whole stack and leave it running until Ctrl-C
 test: $(INSTALLED) ## the tests
 	@$(BIN)/python -m pytest -n 2 --dist loadfile -m "not long"
 
-crash: $(INSTALLED) ## the long form of the crash tests
-	@$(BIN)/python -m pytest tests/crash -m long --timeout 1800 -v -s
+crash: $(INSTALLED) ## the long form of the tests that kill, stop and take away (MINUTES=15)
+	@TENURE_CRASH_MINUTES=$(MINUTES) $(BIN)/python -m pytest -m long --timeout 3600 -v -s
 
 check: $(INSTALLED) ## format, lint, types, layers, contracts
 	@$(BIN)/ruff format --check .

@@ -101,7 +101,7 @@ def _all_undone(stage: Stage) -> list[Json]:
 END: Json = {"id": "done", "type": "end"}
 ROLE: Json = {"role_id": lambda stage: stage.role, "scope": "organization"}
 GROUP: Json = {"group_id": lambda stage: stage.group}
-ENDPOINT: Json = {"subscription_id": lambda stage: stage.endpoint, "retry": {"backoff": "1s"}}
+ENDPOINT: Json = {"subscription_id": lambda stage: stage.endpoint, "retry": {"max_attempts": 10, "backoff": "1s"}}
 APPROVERS: Json = {"approvers": lambda stage: [stage.approver], "expires_in": "1h"}
 
 KINDS: tuple[Kind, ...] = (

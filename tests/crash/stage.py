@@ -164,6 +164,12 @@ class Stage:
             " WHERE state = 'compensating' AND lease_owner IS NULL AND due_at > now() + interval '2 seconds'"
         )
 
+    def let_leases_end(self) -> int:
+        """The time of every lease is over."""
+        return self.execute(
+            "UPDATE workflow_runs SET lease_expires_at = now(), due_at = now() WHERE lease_owner IS NOT NULL"
+        )
+
     def let_mail_come(self) -> int:
         """Half a minute passes for messages that a dead worker had taken."""
         return self.execute("UPDATE messages SET due_at = now() WHERE due_at > now()")

@@ -1,7 +1,8 @@
 """The story of a kind: at each of its places a worker is killed, then another finishes everything, then the judge looks.
 
-All kills of a kind happen in one database, one after another, each with runs of its own in hand; what a dead worker held is
-free again when its lease ends, which is waited for. Kinds have databases of their own and may be played side by side.
+All kills of a kind happen in one database, one after another, each with runs of its own in hand. What a dead worker held is free
+again when its lease ends: the leases are long, so that no worker is killed with another's runs, and then their time passes at once
+(in the long form they are short, and waited for). Kinds have databases of their own and may be played side by side.
 """
 
 from __future__ import annotations
@@ -107,7 +108,7 @@ class Theatre:
         """Kill a worker at each of these places (all of the kind's, if none are named), and have another finish.
 
         `again`: how often the workers that take over are killed at each of the places too, before one is let live.
-        `patient`: the waits of compensations are waited for, not cut short.
+        `patient`: leases and the waits of compensations are waited for, not cut short.
         """
         began, story = time.monotonic(), Story(kind)
         with self.stage() as stage:
@@ -117,7 +118,7 @@ class Theatre:
             if kind.parks:
                 self._park(stage, kind, workflow_id, story)
             for killed in story.kills:
-                self._kill(stage, kind, workflow_id, killed, story)
+                self._kill(stage, kind, workflow_id, killed, story, lease="PT4S" if patient else "PT10M")
             story.deaths = len(story.kills)
             for _ in range(again):
                 story.deaths += self._kill_again(stage, kind, [killed.point for killed in story.kills])
@@ -126,9 +127,9 @@ class Theatre:
         story.seconds = time.monotonic() - began
         return story
 
-    def _start(self, stage: Stage, kind: Kind, failpoint: str = "") -> WorkerProcess:
+    def _start(self, stage: Stage, kind: Kind, failpoint: str = "", **environment: str) -> WorkerProcess:
         mail = {"TENURE_SMTP_HOST": "127.0.0.1", "TENURE_SMTP_PORT": str(self.relay[1]), "TENURE_SMTP_TIMEOUT": "PT1S"}
-        environment = mail if kind.mails else {}
+        environment |= mail if kind.mails else {}
         return self.launcher.start(stage.database, failpoint, schedules=kind.trigger == "schedule", **environment)
 
     def _park(self, stage: Stage, kind: Kind, workflow_id: str, story: Story) -> None:
@@ -141,13 +142,13 @@ class Theatre:
         until(lambda: not stage.rows(halted), "all runs are parked")
         worker.leave()
 
-    def _kill(self, stage: Stage, kind: Kind, workflow_id: str, killed: Killed, story: Story) -> None:
+    def _kill(self, stage: Stage, kind: Kind, workflow_id: str, killed: Killed, story: Story, *, lease: str) -> None:
         if kind.parks:
             stage.decide_approvals(killed.subjects)
             stage.let_waits_end(killed.subjects)
         else:
             stage.begin(workflow_id, killed.subjects, kind.trigger)
-        worker = self._start(stage, kind, kind.failpoint(killed.point))
+        worker = self._start(stage, kind, kind.failpoint(killed.point), TENURE_LEASE_DURATION=lease)
         killed.status = _death(worker)
         killed.said = worker.said
         killed.at_death = self._look(stage, story, killed)
@@ -178,6 +179,8 @@ class Theatre:
 
     def _finish(self, stage: Stage, kind: Kind, *, patient: bool) -> None:
         stage.let_mail_come()
+        if not patient:
+            stage.let_leases_end()
         worker = self._start(stage, kind)
         what = "all runs have ended"
         until(lambda: self._done(stage, kind, patient=patient), what, every=0.15, within=60 + 60 * patient)

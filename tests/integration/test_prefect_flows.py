@@ -167,6 +167,7 @@ def test_deploying_again_doubles_nothing(prefect: Prefect, stack: Stack) -> None
     ]
 
 
+@pytest.mark.long
 def test_a_shift_whose_time_is_up_ends_when_a_younger_one_is_at_work(prefect: Prefect, stack: Stack) -> None:
     older = prefect.start(ADVANCE, shift_seconds=1)
     until(lambda: prefect.state(older).startswith("Running"))
@@ -209,6 +210,7 @@ def test_an_operators_cancel_ends_a_shift_as_cancelled(prefect: Prefect, stack: 
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.long
 def test_when_the_host_stops_or_is_killed_its_shifts_end_well_and_others_follow(
     prefect: Prefect, stack: Stack, number: signal.Signals
 ) -> None:
@@ -222,6 +224,7 @@ def test_when_the_host_stops_or_is_killed_its_shifts_end_well_and_others_follow(
     assert stack.child("host").pid != pid
 
 
+@pytest.mark.long
 def test_a_shift_that_is_wrongly_declared_crashed_goes_on_until_it_is_replaced(prefect: Prefect, stack: Stack) -> None:
     """As an automation does after an outage of the Prefect server, in which heartbeats were lost."""
     declared = a_shift_at_work(prefect, stack)
@@ -237,6 +240,7 @@ def test_a_shift_that_is_wrongly_declared_crashed_goes_on_until_it_is_replaced(p
     assert worst < 5
 
 
+@pytest.mark.long
 def test_no_pass_is_missed_while_the_prefect_server_is_away(prefect: Prefect, stack: Stack) -> None:
     a_shift_at_work(prefect, stack)
     server = stack.child("prefect")
@@ -257,6 +261,7 @@ def test_no_pass_is_missed_while_the_prefect_server_is_away(prefect: Prefect, st
     assert worst < 5
 
 
+@pytest.mark.long
 def test_a_missed_slot_is_skipped(prefect: Prefect, stack: Stack) -> None:
     prefect.ask("PATCH", "/work_pools/tenure", {"is_paused": True})
     try:
