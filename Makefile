@@ -48,7 +48,7 @@ clean: ## remove what the targets made (data folders stay)
 
 $(INSTALLED): pyproject.toml uv.lock
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if (3, 11) <= v < (3, 14) else "python3 is %d.%d: 3.11 to 3.13 is needed (make PYTHON=...)" % v[:2])'
-	@test -x $(BIN)/python || { echo "making $(VENV)"; $(PYTHON) -m venv $(VENV); }
+	@test -x $(BIN)/pip || { echo "making $(VENV)"; $(PYTHON) -m venv $(VENV); }
 	@echo "installing the locked dependencies"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check 'uv>=0.13,<0.14'
 	@$(BIN)/uv sync --quiet --frozen --inexact --compile-bytecode

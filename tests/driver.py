@@ -45,6 +45,16 @@ def working(
         worker.close()
 
 
+_COMPILED: dict[Any, Any] = {}
+
+
+def compiled_once(database: Database) -> Database:
+    """The same database; its statements are compiled once a test run and not once a database, which saves most of the time
+    that a fresh one costs."""
+    database.__dict__["engine"] = database.engine.execution_options(compiled_cache=_COMPILED)
+    return database
+
+
 _BUSY = text(
     "SELECT EXISTS (SELECT 1 FROM workflow_runs WHERE realm_id = :realm"
     "               AND (lease_owner IS NOT NULL OR due_at <= clock_timestamp()))"

@@ -149,8 +149,14 @@ def attempts_tables(database: Database, company: Company) -> list[Table]:
     shown: dict[str, Table] = {}
     for row in rows:
         if row.run_id not in shown:
-            grid = Table(title=f"{row.run_id}: {row.run_state}", title_justify="left", box=box.SIMPLE, pad_edge=False)
-            for heading in ("step", "type", "attempt", "outcome", "changed", "compensation"):
+            grid = Table(
+                title=f"{row.run_id}: {row.run_state}",
+                title_justify="left",
+                box=box.SIMPLE,
+                pad_edge=False,
+                padding=(0, 1),
+            )
+            for heading in ("step", "type", "try", "outcome", "changed", "compensation"):
                 grid.add_column(heading, no_wrap=True)
             shown[row.run_id] = grid
         changed = "" if row.result is None else "yes" if row.result["changed"] else "no"

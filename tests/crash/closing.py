@@ -20,7 +20,7 @@ class Line:
     effects: int
     calls: int
     stall: float
-    """Longest time a run lay still in somebody's hands, in seconds."""
+    """Longest time a run lay still in somebody's hands, in seconds; 0 where the time of leases was made to pass."""
     seconds: float
     remark: str = ""
 
@@ -48,7 +48,17 @@ def add_test(stage: Stage, what: str, *, faults: int, began: float, calls: int =
 def table() -> list[str]:
     """The table as lines of text, with its sum."""
     rows = [
-        (x.what, x.faults, x.runs, x.effects, x.calls, f"{x.stall:.1f}", f"{x.seconds:.1f}", x.remark) for x in LINES
+        (
+            x.what,
+            x.faults,
+            x.runs,
+            x.effects,
+            x.calls,
+            f"{x.stall:.1f}" if x.stall else "-",
+            f"{x.seconds:.1f}",
+            x.remark,
+        )
+        for x in LINES
     ]
     sums = [sum(getattr(x, name) for x in LINES) for name in ("faults", "runs", "effects", "calls")]
     longest = max((x.stall for x in LINES), default=0.0)

@@ -1,8 +1,8 @@
 """The story of a kind: at each of its places a worker is killed, then another finishes everything, then the judge looks.
 
-All kills of a kind happen in one database, one after another, each with runs of its own in hand. What a dead worker held is free
-again when its lease ends: the leases are long, so that no worker is killed with another's runs, and then their time passes at once
-(in the long form they are short, and waited for). Kinds have databases of their own and may be played side by side.
+All kills of a kind happen in one database, one after another, each with runs of its own in hand. What a dead worker held is
+free again when its lease ends: the leases are long, so that no worker is killed with another's runs, and then their time passes
+at once (in the long form they are short, and waited for). Kinds have databases of their own and may be played side by side.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class Theatre:
             for _ in range(again):
                 story.deaths += self._kill_again(stage, kind, [killed.point for killed in story.kills])
             self._finish(stage, kind, patient=patient)
-            self._judge(stage, story)
+            self._judge(stage, story, patient=patient)
         story.seconds = time.monotonic() - began
         return story
 
@@ -200,7 +200,7 @@ class Theatre:
             mails=kind.mails,
         )
 
-    def _judge(self, stage: Stage, story: Story) -> None:
+    def _judge(self, stage: Stage, story: Story, *, patient: bool) -> None:
         for killed in story.kills:
             killed.at_last = self._look(stage, story, killed)
             states = stage.rows("SELECT state FROM workflow_runs WHERE subject_id = ANY(:s)", s=killed.subjects)
@@ -215,7 +215,7 @@ class Theatre:
             story.mail[row.id] = self.relay[0].of(row.email)
         story.runs = len(stage.rows("SELECT FROM workflow_runs"))
         story.effects = judge.effects(stage.database)
-        story.stall = judge.longest_stall(stage.database)
+        story.stall = judge.longest_stall(stage.database) if patient else 0.0
 
 
 def stop_at_once(folder: Path) -> None:

@@ -22,6 +22,7 @@ from tests.definitions import Json, definition, event, step
 from tests.driver import (
     AnyRow,
     attempts_of,
+    compiled_once,
     drain,
     many_runs,
     outcome,
@@ -42,7 +43,7 @@ SIX_HOURS = 6 * 3600
 
 @pytest.fixture
 def acme(module_database: Database) -> TestRealm:
-    return a_realm(module_database)
+    return a_realm(compiled_once(module_database))
 
 
 @pytest.fixture

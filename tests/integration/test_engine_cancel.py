@@ -20,6 +20,7 @@ from tests.driver import (
     approval_of,
     attempts_of,
     audit_of,
+    compiled_once,
     drain,
     many_runs,
     outcome,
@@ -39,7 +40,7 @@ CANCELLED = ["workflow.run.cancel_requested", "workflow.run.failed", "workflow.r
 
 @pytest.fixture
 def acme(module_database: Database) -> TestRealm:
-    return a_realm(module_database)
+    return a_realm(compiled_once(module_database))
 
 
 @pytest.fixture

@@ -22,6 +22,7 @@ from tests.driver import (
     age,
     attempts_of,
     audit_of,
+    compiled_once,
     drain,
     events_of,
     outcome,
@@ -41,7 +42,7 @@ PAUSE = step("wait", id="pause")
 
 @pytest.fixture
 def acme(module_database: Database) -> TestRealm:
-    return a_realm(module_database)
+    return a_realm(compiled_once(module_database))
 
 
 @pytest.fixture

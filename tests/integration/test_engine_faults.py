@@ -29,6 +29,7 @@ from tests.definitions import Json, definition, event, step
 from tests.driver import (
     age,
     attempts_of,
+    compiled_once,
     drain,
     many_runs,
     outcome,
@@ -53,7 +54,7 @@ TEXTS = {
 
 @pytest.fixture
 def acme(database: Database) -> TestRealm:
-    return a_realm(database)
+    return a_realm(compiled_once(database))
 
 
 @pytest.fixture

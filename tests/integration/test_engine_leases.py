@@ -26,6 +26,7 @@ from tests.driver import (
     DELIVERY,
     age,
     attempts_of,
+    compiled_once,
     drain,
     many_runs,
     outcome,
@@ -46,7 +47,7 @@ LEASE = SETTINGS.lease_duration.total_seconds()
 @pytest.fixture
 def acme(database: Database) -> TestRealm:
     """Alone in its database: claims take whatever is due."""
-    return a_realm(database)
+    return a_realm(compiled_once(database))
 
 
 @pytest.fixture

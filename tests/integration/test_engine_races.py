@@ -14,13 +14,13 @@ from engine.directory.acts import perform
 from engine.directory.facts import Wanted
 from engine.lifecycle.worker import Worker
 from tests.definitions import definition, step
-from tests.driver import outcome, owner, rows, trail_of, until, working
+from tests.driver import compiled_once, outcome, owner, rows, trail_of, until, working
 from tests.factories import TestRealm, a_realm
 
 
 @pytest.fixture
 def acme(database: Database) -> TestRealm:
-    return a_realm(database)
+    return a_realm(compiled_once(database))
 
 
 @pytest.fixture

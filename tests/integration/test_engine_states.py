@@ -18,7 +18,7 @@ from engine.lifecycle import approvals, revisions, runs
 from engine.lifecycle.states import APPROVAL, REVISION, RUN, WORKFLOW
 from engine.lifecycle.worker import Worker
 from tests.definitions import Json, definition, step
-from tests.driver import age, approval_of, drain, owner, rows, run_of, wake, working
+from tests.driver import age, approval_of, compiled_once, drain, owner, rows, run_of, wake, working
 from tests.endpoints import Endpoint
 from tests.factories import TestRealm, a_realm
 
@@ -72,7 +72,7 @@ def test_every_state_can_be_reached_from_the_first(module_database: Database) ->
 
 @pytest.fixture
 def acme(database: Database) -> TestRealm:
-    return a_realm(database)
+    return a_realm(compiled_once(database))
 
 
 @pytest.fixture

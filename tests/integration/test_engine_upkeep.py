@@ -14,13 +14,26 @@ from engine.lifecycle import approvals
 from engine.lifecycle.retention import HISTORY, Cleaned, clean
 from engine.lifecycle.worker import Worker
 from tests.definitions import definition, event, step
-from tests.driver import AnyRow, age, approval_of, attempts_of, drain, many_runs, owner, rows, run_of, trail_of, working
+from tests.driver import (
+    AnyRow,
+    age,
+    approval_of,
+    attempts_of,
+    compiled_once,
+    drain,
+    many_runs,
+    owner,
+    rows,
+    run_of,
+    trail_of,
+    working,
+)
 from tests.factories import TestRealm, a_realm
 
 
 @pytest.fixture
 def acme(database: Database) -> TestRealm:
-    return a_realm(database)
+    return a_realm(compiled_once(database))
 
 
 @pytest.fixture

@@ -22,7 +22,9 @@ def read_back(database: Database, values: list[Any], kind: Any) -> list[Any]:
         return list(connection.execute(statement, {"values": array_literal(values)}).scalar_one())
 
 
-@given(values=st.lists(st.none() | TEXTS | st.sampled_from(['"', "\\", '\\"', "NULL", "", "{", "},{", " a "]), min_size=1))
+@given(
+    values=st.lists(st.none() | TEXTS | st.sampled_from(['"', "\\", '\\"', "NULL", "", "{", "},{", " a "]), min_size=1)
+)
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_text_comes_back_as_it_was(module_database: Database, values: list[str | None]) -> None:
     assert read_back(module_database, values, Text) == values
