@@ -22,7 +22,7 @@ from engine.core import ids
 from engine.core.settings import DeliverySettings, EngineSettings, MailSettings, WorkerSettings
 from engine.lifecycle.triggers import NewRun, start
 from engine.lifecycle.worker import PassReport, Worker
-from tests.factories import KEYRING, TestRealm
+from tests.factories import KEYRING, TestRealm, unique
 
 AnyRow = Row[Any]
 
@@ -45,13 +45,9 @@ def working(
         worker.close()
 
 
-_COMPILED: dict[Any, Any] = {}
-
-
-def compiled_once(database: Database) -> Database:
-    """The same database; its statements are compiled once a test run and not once a database, which saves most of the time
-    that a fresh one costs."""
-    database.__dict__["engine"] = database.engine.execution_options(compiled_cache=_COMPILED)
+def emptied(database: Database) -> Database:
+    """The same database without a row: as good as a fresh one, at a tenth of the time."""
+    owner(database, "TRUNCATE realms CASCADE")
     return database
 
 
@@ -111,6 +107,37 @@ def owner(database: Database, statement: str, **given: Any) -> int:
     """One statement as the owner of the tables, committed. Returns how many rows it hit."""
     with database.owner_engine.begin() as connection:
         return int(connection.execute(text(statement), given).rowcount)
+
+
+@contextmanager
+def trigger(database: Database, on: str, does: str, when: str = "true") -> Iterator[None]:
+    """A trigger of the database's own until the block ends: `on` as in "BEFORE DELETE ON users", `does` in PL/pgSQL."""
+    name = unique("t").replace("-", "_")
+    with database.owner_engine.begin() as connection:
+        body = f"$$ BEGIN {does} END $$"
+        connection.exec_driver_sql(
+            f"CREATE FUNCTION {name}() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS {body}"
+        )
+        connection.exec_driver_sql(f"CREATE TRIGGER {name} {on} FOR EACH ROW WHEN ({when}) EXECUTE FUNCTION {name}()")
+    try:
+        yield
+    finally:
+        owner(database, f"DROP FUNCTION {name} CASCADE")
+
+
+@contextmanager
+def constraint(database: Database, table: str, check: str) -> Iterator[None]:
+    """A constraint of the database's own on what is written until the block ends."""
+    name = unique("c").replace("-", "_")
+    owner(database, f"ALTER TABLE {table} ADD CONSTRAINT {name} CHECK ({check}) NOT VALID")
+    try:
+        yield
+    finally:
+        owner(database, f"ALTER TABLE {table} DROP CONSTRAINT {name}")
+
+
+CUT_OFF = "PERFORM pg_terminate_backend(pg_backend_pid()); RETURN NEW;"
+"""What a trigger does to lose the connection of whoever wrote the row, as an outage would."""
 
 
 def rows(database: Database, statement: str, **given: Any) -> list[AnyRow]:

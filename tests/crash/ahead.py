@@ -1,4 +1,4 @@
-"""Playing ahead: what the tests of a file will ask for is played side by side from the first question on.
+"""Playing ahead: what tests will ask for is played side by side from the first question on.
 
 Most of a crash test is waiting for a lease to end. Under xdist nothing is played ahead: another process may have that test.
 """
@@ -54,7 +54,7 @@ def played_ahead(play: Callable[[K], V], keys: Iterable[K], *, side_by_side: int
 
 
 def asked_for(request: pytest.FixtureRequest, *parameters: str) -> list[tuple[Any, ...]]:
-    """The values of these parameters in the tests of this file that were selected, each combination once, in order."""
-    given = (getattr(item, "callspec", None) for item in request.session.items if item.path == request.path)
+    """The values of these parameters in the tests that were selected, each combination once, in order."""
+    given = (getattr(item, "callspec", None) for item in request.session.items)
     found = (call.params for call in given if call is not None and set(parameters) <= call.params.keys())
     return list(dict.fromkeys(tuple(params[name] for name in parameters) for params in found))

@@ -11,7 +11,9 @@ from db.embedded import ensure_server
 from db.migrate import upgrade
 from db.session import Database
 from tests.crash import closing, judge
+from tests.crash.ahead import Ahead, asked_for, played_ahead
 from tests.crash.receiver import Mailbox, Receiver, a_mailbox, a_receiver
+from tests.crash.scenes import SCENES
 from tests.crash.story import EXTRA, Theatre
 from tests.crash.workers import Launcher, a_launcher
 from tests.database import SharedServer, server_folder
@@ -73,6 +75,14 @@ def theatre(
 ) -> Theatre:
     """All of it."""
     return Theatre(safe_folder, safe_server, launcher, receiver, relay)
+
+
+@pytest.fixture(scope="session")
+def scenes(request: pytest.FixtureRequest, theatre: Theatre) -> Iterator[Ahead[str, None]]:
+    """The scenes that are asked for. They are mostly waiting, so they begin with whatever test wants them first."""
+    names = [name for (name,) in asked_for(request, "scene")]
+    with played_ahead(lambda name: SCENES[name](theatre), names, side_by_side=len(SCENES)) as ahead:
+        yield ahead
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

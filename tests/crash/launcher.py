@@ -38,11 +38,6 @@ def main() -> None:
             answer = {"status": reap(ended, asked["ended"])}
         sys.stdout.write(json.dumps(answer) + "\n")
         sys.stdout.flush()
-    import resource
-
-    open("/tmp/crash/ru", "w").write(
-        str(resource.getrusage(resource.RUSAGE_CHILDREN)) + str(resource.getrusage(resource.RUSAGE_SELF))
-    )
     for pid, status in ended.items():
         if status is None:
             os.kill(pid, signal.SIGKILL)

@@ -16,7 +16,7 @@ import pytest
 from engine.core.failpoints import NAMES
 from engine.lifecycle.steps.registry import STEP_TYPES
 from tests.crash import closing
-from tests.crash.ahead import asked_for, played_ahead
+from tests.crash.ahead import Ahead, asked_for, played_ahead
 from tests.crash.kinds import CALL, COMMITTED, DECIDED, EFFECTS, KINDS, Kind, Point, once, visits
 from tests.crash.story import Killed, Story, Theatre
 
@@ -44,8 +44,8 @@ Teller = Callable[[Kind], Story]
 
 
 @pytest.fixture(scope="module")
-def story_of(request: pytest.FixtureRequest, theatre: Theatre) -> Iterator[Teller]:
-    """The story of each kind, with the kills that are asked for."""
+def story_of(request: pytest.FixtureRequest, theatre: Theatre, scenes: Ahead[str, None]) -> Iterator[Teller]:
+    """The story of each kind, with the kills that are asked for. The scenes of other tests are played meanwhile."""
     wanted: dict[Kind, list[Point]] = defaultdict(list)
     for kind, point in asked_for(request, "kind", "point"):
         wanted[kind].append(point)

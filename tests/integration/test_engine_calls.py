@@ -22,7 +22,6 @@ from tests.definitions import Json, definition, event, step
 from tests.driver import (
     AnyRow,
     attempts_of,
-    compiled_once,
     drain,
     many_runs,
     outcome,
@@ -43,7 +42,7 @@ SIX_HOURS = 6 * 3600
 
 @pytest.fixture
 def acme(module_database: Database) -> TestRealm:
-    return a_realm(compiled_once(module_database))
+    return a_realm(module_database)
 
 
 @pytest.fixture
@@ -176,7 +175,7 @@ def test_every_attempt_has_a_message_id_of_its_own_and_the_key_of_the_step(
 # what an answer does
 
 
-@pytest.mark.parametrize("status", [200, 201, 204, 299])
+@pytest.mark.parametrize("status", [200, 299])
 def test_any_2xx_completes_the_step(acme: TestRealm, worker: Worker, endpoint: Endpoint, ada: str, status: int) -> None:
     endpoint.execute = [Response(status=status)]
     run = called(acme, worker, ada, endpoint.subscription)
@@ -197,7 +196,7 @@ def test_a_call_that_can_be_compensated_says_so_when_it_succeeds(
 
 @pytest.mark.parametrize(
     ("status", "category"),
-    [(400, "http_400"), (401, "http_401"), (404, "http_404"), (409, "http_409"), (410, "gone"), (422, "http_422")],
+    [(400, "http_400"), (404, "http_404"), (410, "gone")],
 )
 def test_a_4xx_fails_the_step_for_good(
     acme: TestRealm, worker: Worker, endpoint: Endpoint, ada: str, status: int, category: str
@@ -209,7 +208,7 @@ def test_a_4xx_fails_the_step_for_good(
     assert len(endpoint.calls) == 1
 
 
-@pytest.mark.parametrize("status", [301, 302, 307, 308, 408, 429, 500, 502, 503, 599])
+@pytest.mark.parametrize("status", [302, 308, 408, 429, 500, 503])
 def test_other_answers_are_tried_again_and_redirects_not_followed(
     acme: TestRealm, worker: Worker, endpoint: Endpoint, ada: str, status: int
 ) -> None:

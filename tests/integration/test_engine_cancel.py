@@ -20,7 +20,6 @@ from tests.driver import (
     approval_of,
     attempts_of,
     audit_of,
-    compiled_once,
     drain,
     many_runs,
     outcome,
@@ -40,7 +39,7 @@ CANCELLED = ["workflow.run.cancel_requested", "workflow.run.failed", "workflow.r
 
 @pytest.fixture
 def acme(module_database: Database) -> TestRealm:
-    return a_realm(compiled_once(module_database))
+    return a_realm(module_database)
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import json
 import logging
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 
 import pytest
 from pytest_httpserver import HTTPServer
@@ -27,16 +27,19 @@ from engine.lifecycle.plans import Plans
 from engine.lifecycle.worker import Worker
 from tests.definitions import Json, definition, event, step
 from tests.driver import (
+    CUT_OFF,
     age,
     attempts_of,
-    compiled_once,
+    constraint,
     drain,
+    emptied,
     many_runs,
     outcome,
     owner,
     rows,
     run_of,
     trail_of,
+    trigger,
     until,
     wake,
     working,
@@ -53,13 +56,13 @@ TEXTS = {
 
 
 @pytest.fixture
-def acme(database: Database) -> TestRealm:
-    return a_realm(compiled_once(database))
+def acme(module_database: Database) -> TestRealm:
+    return a_realm(emptied(module_database))
 
 
 @pytest.fixture
-def worker(database: Database) -> Iterator[Worker]:
-    with working(database, tenant_batch_share=50) as worker:
+def worker(module_database: Database) -> Iterator[Worker]:
+    with working(module_database, tenant_batch_share=50) as worker:
         yield worker
 
 
@@ -68,28 +71,9 @@ def endpoint(httpserver: HTTPServer, acme: TestRealm) -> Endpoint:
     return Endpoint(httpserver, acme)
 
 
-@contextmanager
-def constraint(acme: TestRealm, table: str, check: str) -> Iterator[None]:
-    """For real: the database refuses rows of that kind, until the block ends."""
-    owner(acme.database, f"ALTER TABLE {table} ADD CONSTRAINT refused CHECK ({check}) NOT VALID")
-    yield
-    owner(acme.database, f"ALTER TABLE {table} DROP CONSTRAINT refused")
-
-
-@contextmanager
-def cut_off(acme: TestRealm, table: str, when: str) -> Iterator[None]:
-    """For real: the database cuts the connection of whoever writes such a row, until the block ends."""
-    owner(
-        acme.database,
-        "CREATE OR REPLACE FUNCTION cut_off() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS"
-        " $$ BEGIN PERFORM pg_terminate_backend(pg_backend_pid()); RETURN NEW; END $$",
-    )
-    owner(
-        acme.database,
-        f"CREATE TRIGGER cut_off BEFORE INSERT OR UPDATE ON {table} FOR EACH ROW WHEN ({when}) EXECUTE FUNCTION cut_off()",
-    )
-    yield
-    owner(acme.database, f"DROP TRIGGER cut_off ON {table}")
+def cut_off(acme: TestRealm, table: str, when: str) -> AbstractContextManager[None]:
+    """For real: the database cuts the connection of whoever writes such a row."""
+    return trigger(acme.database, f"BEFORE INSERT OR UPDATE ON {table}", CUT_OFF, when)
 
 
 def settled(acme: TestRealm) -> None:
@@ -114,7 +98,7 @@ def test_one_run_that_breaks_a_constraint_fails_alone_and_the_other_forty_nine_g
     runs = many_runs(acme, acme.published(definition(*steps)), members, sales)
     guilty = next(run for run in runs if run_of(acme, run).subject_id == guilty_user)
     settled(acme)
-    with constraint(acme, "group_members", f"user_id <> '{guilty_user}'"):
+    with constraint(acme.database, "group_members", f"user_id <> '{guilty_user}'"):
         report = worker.run_pass()
         assert (report.claimed, report.errors) == (50, 1)
         assert Counter(run.state for run in report.ended) == {"succeeded": 49}
@@ -145,7 +129,7 @@ def test_one_run_that_breaks_a_constraint_fails_alone_and_the_other_forty_nine_g
 def test_a_guilty_run_that_is_right_again_goes_on(acme: TestRealm, worker: Worker) -> None:
     ada = acme.user()
     run, _ = acme.run(acme.published(definition(step("suspend_user"))), ada)
-    with constraint(acme, "users", f"id <> '{ada}' OR state = 'active'"):
+    with constraint(acme.database, "users", f"id <> '{ada}' OR state = 'active'"):
         drain(worker, acme)
         assert outcome(acme, run) == ("running", "error")
     wake(acme, run)
@@ -175,12 +159,8 @@ def test_a_write_that_hits_fewer_rows_than_it_should_takes_the_whole_step_back(a
     role = acme.role(None, "realm.users.read", boundary="realm")
     ada = acme.holder(role)
     run, _ = acme.run(acme.published(definition(step("remove_role", role_id=role))), ada)
-    owner(
-        acme.database,
-        "CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$",
-    )
-    owner(acme.database, "CREATE TRIGGER keep BEFORE DELETE ON role_assignments FOR EACH ROW EXECUTE FUNCTION keep()")
-    drain(worker, acme)
+    with trigger(acme.database, "BEFORE DELETE ON role_assignments", "RETURN NULL;"):
+        drain(worker, acme)
     assert outcome(acme, run) == ("running", "error")
     assert trail_of(acme, run, "") == ["workflow.run.started", "workflow.step.failed"]
     assert attempts_of(acme, run)[0].error_message.endswith("ShortWrite")
@@ -189,7 +169,7 @@ def test_a_write_that_hits_fewer_rows_than_it_should_takes_the_whole_step_back(a
 def test_a_failure_that_cannot_be_recorded_puts_its_run_off_and_is_counted(acme: TestRealm, worker: Worker) -> None:
     unspeakable, _ = acme.run(acme.published(definition(step("suspend_user", id="unspeakable"))), acme.user())
     sound, _ = acme.run(acme.published(definition(step("suspend_user"))), acme.user())
-    with constraint(acme, "workflow_step_attempts", "step_id <> 'unspeakable'"):
+    with constraint(acme.database, "workflow_step_attempts", "step_id <> 'unspeakable'"):
         for count in (1, 2, 3):
             drain(worker, acme)
             row = run_of(acme, unspeakable)
@@ -210,7 +190,7 @@ def interrupted(acme: TestRealm, run_id: str, times: int) -> None:
 def test_a_run_that_could_not_be_recorded_ten_times_is_given_up(acme: TestRealm, worker: Worker) -> None:
     run, _ = acme.run(acme.published(definition(step("suspend_user"))), acme.user())
     interrupted(acme, run, 8)
-    with constraint(acme, "workflow_step_attempts", "state <> 'succeeded' AND error_category <> 'error'"):
+    with constraint(acme.database, "workflow_step_attempts", "state <> 'succeeded' AND error_category <> 'error'"):
         drain(worker, acme)
         assert (run_of(acme, run).state, run_of(acme, run).interruptions) == ("pending", 9)
         wake(acme, run)
@@ -222,7 +202,7 @@ def test_a_run_that_could_not_be_recorded_ten_times_is_given_up(acme: TestRealm,
 def test_a_run_whose_attempts_cannot_be_written_at_all_is_given_up_without_one(acme: TestRealm, worker: Worker) -> None:
     run, _ = acme.run(acme.published(definition(step("suspend_user", id="unspeakable"))), acme.user())
     interrupted(acme, run, 9)
-    with constraint(acme, "workflow_step_attempts", "step_id <> 'unspeakable'"):
+    with constraint(acme.database, "workflow_step_attempts", "step_id <> 'unspeakable'"):
         drain(worker, acme)
         assert run_of(acme, run).state == "pending"
         wake(acme, run)
@@ -245,21 +225,14 @@ def test_a_compensation_that_cannot_be_written_at_all_is_left_to_an_administrato
     run, _ = acme.run(acme.published(definition(*steps)), ada, sales)
     drain(worker, acme)
     age(acme, run, hours=1)
-    owner(
-        acme.database,
-        "CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'kept'; END $$",
-    )
-    owner(
-        acme.database,
-        "CREATE TRIGGER keep BEFORE UPDATE OF compensation_attempts ON workflow_step_attempts"
-        " FOR EACH ROW WHEN (OLD.compensation_strategy = 'undo') EXECUTE FUNCTION keep()",
-    )
-    drain(worker, acme)
-    assert run_of(acme, run).state == "compensating"
-    for times in (9, 10):
-        interrupted(acme, run, times)
-        wake(acme, run)
+    on = "BEFORE UPDATE OF compensation_attempts ON workflow_step_attempts"
+    with trigger(acme.database, on, "RAISE EXCEPTION 'kept';", "OLD.compensation_strategy = 'undo'"):
         drain(worker, acme)
+        assert run_of(acme, run).state == "compensating"
+        for times in (9, 10):
+            interrupted(acme, run, times)
+            wake(acme, run)
+            drain(worker, acme)
     assert outcome(acme, run) == ("compensation_failed", "no_recipients")
     assert trail_of(acme, run)[-1] == "workflow.run.compensation_failed"
 
@@ -408,7 +381,10 @@ def test_a_batch_that_the_database_left_is_advanced_by_the_next_pass_and_nothing
         acme, acme.published(definition(step("suspend_user"), step("notify", id="b", recipients=...))), users
     )
     settled(acme)
-    with cut_off(acme, "workflow_step_attempts", f"NEW.run_id = '{runs[2]}'"), pytest.raises(OperationalError):
+    with (
+        cut_off(acme, "workflow_step_attempts", f"NEW.run_id = '{runs[2]}'"),
+        pytest.raises(OperationalError),
+    ):
         worker.run_pass()
     drain(worker, acme, within=5)
     assert [outcome(acme, run) for run in runs] == [("succeeded", None)] * 5
@@ -424,7 +400,7 @@ def test_runs_that_were_in_hand_when_the_database_left_are_not_forgotten(acme: T
     subjects = [run_of(acme, run).subject_id for run in runs]
     settled(acme)
     with (
-        constraint(acme, "users", f"id <> '{subjects[0]}' OR state = 'active'"),
+        constraint(acme.database, "users", f"id <> '{subjects[0]}' OR state = 'active'"),
         cut_off(acme, "workflow_step_attempts", f"NEW.run_id = '{runs[3]}'"),
         pytest.raises(OperationalError),
     ):
@@ -460,7 +436,11 @@ def test_an_answer_is_kept_while_the_database_is_away(acme: TestRealm, worker: W
     run, _ = acme.run(
         acme.published(definition(calling(endpoint), step("notify", id="b", recipients=...))), acme.user()
     )
-    with cut_off(acme, "workflow_step_attempts", "NEW.step_id = 'sync' AND NEW.state <> 'started'"):
+    with cut_off(
+        acme,
+        "workflow_step_attempts",
+        "NEW.step_id = 'sync' AND NEW.state <> 'started'",
+    ):
         worker.run_pass()
         until(lambda: worker._callers.has_answers)
         for _ in range(2):
@@ -506,7 +486,7 @@ def test_logs_of_the_engine_hold_no_inputs(acme: TestRealm, worker: Worker, capl
     caplog.set_level(logging.DEBUG, "engine")
     acme.user("sesame")
     acme.run(acme.published(definition(step("suspend_user")), "Secret project"), acme.user())
-    with constraint(acme, "users", "state = 'active'"):
+    with constraint(acme.database, "users", "state = 'active'"):
         drain(worker, acme)
     assert "failed in its own transaction" in caplog.text
     for word in ("sesame", "Secret project", "example.org", json.dumps({"type": "suspend_user"})):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
+from contextlib import AbstractContextManager
 from datetime import timedelta
 
 import pytest
@@ -23,17 +24,19 @@ from engine.lifecycle.plans import Plans
 from engine.lifecycle.worker import Worker
 from tests.definitions import Json, definition, event, step
 from tests.driver import (
+    CUT_OFF,
     DELIVERY,
     age,
     attempts_of,
-    compiled_once,
     drain,
+    emptied,
     many_runs,
     outcome,
     owner,
     rows,
     run_of,
     trail_of,
+    trigger,
     until,
     working,
 )
@@ -45,9 +48,9 @@ LEASE = SETTINGS.lease_duration.total_seconds()
 
 
 @pytest.fixture
-def acme(database: Database) -> TestRealm:
+def acme(module_database: Database) -> TestRealm:
     """Alone in its database: claims take whatever is due."""
-    return a_realm(compiled_once(database))
+    return a_realm(emptied(module_database))
 
 
 @pytest.fixture
@@ -367,18 +370,10 @@ def test_a_claim_that_was_committed_before_its_worker_died_is_taken_over(acme: T
     assert run_of(acme, run).fence == 2
 
 
-def deadly(acme: TestRealm, step_id: str) -> None:
-    """For real: the database cuts the connection of whoever records a success of that step."""
-    owner(
-        acme.database,
-        f"CREATE FUNCTION cut_off() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN"
-        f" IF NEW.step_id = '{step_id}' AND NEW.state = 'succeeded' THEN"
-        f" PERFORM pg_terminate_backend(pg_backend_pid()); END IF; RETURN NEW; END $$",
-    )
-    owner(
-        acme.database,
-        "CREATE TRIGGER cut_off BEFORE INSERT ON workflow_step_attempts FOR EACH ROW EXECUTE FUNCTION cut_off()",
-    )
+def deadly(acme: TestRealm) -> AbstractContextManager[None]:
+    """For real: the database cuts the connection of whoever records a success of the step of that name."""
+    when = "NEW.step_id = 'deadly' AND NEW.state = 'succeeded'"
+    return trigger(acme.database, "BEFORE INSERT ON workflow_step_attempts", CUT_OFF, when)
 
 
 def die_on_it(acme: TestRealm) -> None:
@@ -391,37 +386,35 @@ def die_on_it(acme: TestRealm) -> None:
 
 
 def test_a_run_that_ten_workers_died_on_fails_and_its_neighbours_go_on_without_it(acme: TestRealm) -> None:
-    deadly(acme, "deadly")
     killer, _ = acme.run(acme.published(definition(step("suspend_user", id="deadly"))), acme.user())
     neighbours = many_runs(acme, acme.published(definition(step("suspend_user"))), acme.users(3))
     settled(acme)
     owner(acme.database, "UPDATE workflow_runs SET due_at = due_at - interval '1 hour' WHERE id = :id", id=killer)
-    die_on_it(acme)  # the whole batch
-    assert run_of(acme, killer).interruptions == 0
-    assert {run_of(acme, run).state for run in neighbours} == {"pending"}
-    for deaths in (1, 2):
+    with deadly(acme):
+        die_on_it(acme)  # the whole batch
+        assert run_of(acme, killer).interruptions == 0
+        assert {run_of(acme, run).state for run in neighbours} == {"pending"}
+        for deaths in (1, 2):
+            die_on_it(acme)
+            assert (run_of(acme, killer).interruptions, run_of(acme, killer).state) == (deaths, "pending")
+        # each was taken over alone, and what has killed nobody yet went first
+        assert {run_of(acme, run).state for run in neighbours} == {"succeeded"}
+        owner(acme.database, "UPDATE workflow_runs SET interruptions = 8 WHERE id = :id", id=killer)
         die_on_it(acme)
-        assert (run_of(acme, killer).interruptions, run_of(acme, killer).state) == (deaths, "pending")
-    assert {run_of(acme, run).state for run in neighbours} == {
-        "succeeded"
-    }  # alone, and before what has killed somebody
-    owner(acme.database, "UPDATE workflow_runs SET interruptions = 8 WHERE id = :id", id=killer)
-    die_on_it(acme)
-    assert (run_of(acme, killer).interruptions, run_of(acme, killer).state) == (9, "pending")
-    with working(acme.database) as worker:
-        drain(worker, acme)
+        assert (run_of(acme, killer).interruptions, run_of(acme, killer).state) == (9, "pending")
+        with working(acme.database) as worker:
+            drain(worker, acme)
     assert outcome(acme, killer) == ("failed", "retries_exhausted")
     assert [(row.state, row.error_category) for row in attempts_of(acme, killer)] == [("failed", "retries_exhausted")]
     assert run_of(acme, killer).interruptions == 0
 
 
 def test_a_step_that_gets_through_is_forgiven_the_deaths_before(acme: TestRealm) -> None:
-    deadly(acme, "deadly")
     run, _ = acme.run(acme.published(definition(step("suspend_user", id="deadly"), step("wait", id="b"))), acme.user())
-    for _ in range(3):
-        die_on_it(acme)
+    with deadly(acme):
+        for _ in range(3):
+            die_on_it(acme)
     assert run_of(acme, run).interruptions == 2
-    owner(acme.database, "DROP TRIGGER cut_off ON workflow_step_attempts")
     with working(acme.database) as worker:
         drain(worker, acme)
     assert (run_of(acme, run).state, run_of(acme, run).interruptions) == ("waiting", 0)

@@ -24,7 +24,7 @@ from engine.core.settings import MailSettings
 from engine.egress.smtp import Mailer
 from engine.outbox.mail import deliver_due
 from tests.definitions import definition, step
-from tests.driver import AnyRow, compiled_once, drain, many_runs, owner, rows, until, working
+from tests.driver import AnyRow, drain, emptied, many_runs, owner, rows, until, working
 from tests.factories import TestRealm, a_realm, unique
 
 
@@ -70,8 +70,8 @@ def settings(relay: Relay) -> MailSettings:
 
 
 @pytest.fixture
-def acme(database: Database) -> TestRealm:
-    return a_realm(compiled_once(database))
+def acme(module_database: Database) -> TestRealm:
+    return a_realm(emptied(module_database))
 
 
 @pytest.fixture

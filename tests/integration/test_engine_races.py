@@ -14,18 +14,18 @@ from engine.directory.acts import perform
 from engine.directory.facts import Wanted
 from engine.lifecycle.worker import Worker
 from tests.definitions import definition, step
-from tests.driver import compiled_once, outcome, owner, rows, trail_of, until, working
+from tests.driver import emptied, outcome, owner, rows, trail_of, until, working
 from tests.factories import TestRealm, a_realm
 
 
 @pytest.fixture
-def acme(database: Database) -> TestRealm:
-    return a_realm(compiled_once(database))
+def acme(module_database: Database) -> TestRealm:
+    return a_realm(emptied(module_database))
 
 
 @pytest.fixture
-def worker(database: Database) -> Iterator[Worker]:
-    with working(database) as worker:
+def worker(module_database: Database) -> Iterator[Worker]:
+    with working(module_database) as worker:
         yield worker
 
 

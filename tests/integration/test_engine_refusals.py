@@ -16,7 +16,6 @@ from tests.driver import (
     approval_of,
     attempts_of,
     audit_of,
-    compiled_once,
     drain,
     events_of,
     outcome,
@@ -39,7 +38,7 @@ REFUSED = [
 
 @pytest.fixture
 def acme(module_database: Database) -> TestRealm:
-    return a_realm(compiled_once(module_database))
+    return a_realm(module_database)
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from engine.lifecycle.triggers import start_for_events
 from engine.lifecycle.worker import Worker
 from engine.outbox.dispatch import dispatch
 from tests.definitions import Json, definition, schedule, step
-from tests.driver import AnyRow, attempts_of, compiled_once, drain, owner, rows, working
+from tests.driver import AnyRow, attempts_of, drain, owner, rows, working
 from tests.factories import TestRealm, a_realm
 
 HOUR = timedelta(hours=1)
@@ -28,7 +28,7 @@ NOON = datetime(2026, 3, 28, 12, tzinfo=UTC)
 
 @pytest.fixture
 def acme(module_database: Database) -> TestRealm:
-    return a_realm(compiled_once(module_database))
+    return a_realm(module_database)
 
 
 @pytest.fixture

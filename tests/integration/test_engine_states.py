@@ -18,7 +18,7 @@ from engine.lifecycle import approvals, revisions, runs
 from engine.lifecycle.states import APPROVAL, REVISION, RUN, WORKFLOW
 from engine.lifecycle.worker import Worker
 from tests.definitions import Json, definition, step
-from tests.driver import age, approval_of, compiled_once, drain, owner, rows, run_of, wake, working
+from tests.driver import age, approval_of, drain, emptied, owner, rows, run_of, wake, working
 from tests.endpoints import Endpoint
 from tests.factories import TestRealm, a_realm
 
@@ -71,13 +71,13 @@ def test_every_state_can_be_reached_from_the_first(module_database: Database) ->
 
 
 @pytest.fixture
-def acme(database: Database) -> TestRealm:
-    return a_realm(compiled_once(database))
+def acme(module_database: Database) -> TestRealm:
+    return a_realm(emptied(module_database))
 
 
 @pytest.fixture
-def worker(database: Database) -> Iterator[Worker]:
-    with working(database) as worker:
+def worker(module_database: Database) -> Iterator[Worker]:
+    with working(module_database) as worker:
         yield worker
 
 

@@ -19,7 +19,6 @@ from tests.driver import (
     approval_of,
     attempts_of,
     audit_of,
-    compiled_once,
     drain,
     events_of,
     outcome,
@@ -36,7 +35,7 @@ LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 
 @pytest.fixture
 def acme(module_database: Database) -> TestRealm:
-    return a_realm(compiled_once(module_database))
+    return a_realm(module_database)
 
 
 @pytest.fixture

@@ -21,13 +21,13 @@ from engine.lifecycle.triggers import start_for_events
 from engine.lifecycle.worker import Worker
 from engine.outbox.dispatch import dispatch
 from tests.definitions import Json, definition, event, step
-from tests.driver import AnyRow, audit_of, compiled_once, drain, outcome, owner, rows, run_of, working
+from tests.driver import AnyRow, audit_of, drain, outcome, owner, rows, run_of, working
 from tests.factories import TestRealm, a_realm
 
 
 @pytest.fixture
 def acme(module_database: Database) -> TestRealm:
-    return a_realm(compiled_once(module_database))
+    return a_realm(module_database)
 
 
 @pytest.fixture

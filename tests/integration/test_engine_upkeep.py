@@ -19,26 +19,27 @@ from tests.driver import (
     age,
     approval_of,
     attempts_of,
-    compiled_once,
     drain,
+    emptied,
     many_runs,
     owner,
     rows,
     run_of,
     trail_of,
+    trigger,
     working,
 )
 from tests.factories import TestRealm, a_realm
 
 
 @pytest.fixture
-def acme(database: Database) -> TestRealm:
-    return a_realm(compiled_once(database))
+def acme(module_database: Database) -> TestRealm:
+    return a_realm(emptied(module_database))
 
 
 @pytest.fixture
-def worker(database: Database) -> Iterator[Worker]:
-    with working(database) as worker:
+def worker(module_database: Database) -> Iterator[Worker]:
+    with working(module_database) as worker:
         yield worker
 
 
@@ -131,13 +132,9 @@ def test_what_cannot_be_swept_keeps_nothing_else_and_stops_no_worker(acme: TestR
     stuck, *others = [acme.holder(role) for _ in range(4)]
     for user in (stuck, *others):
         expire(acme, user)
-    owner(
-        acme.database,
-        "CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS"
-        f" $$ BEGIN IF OLD.user_id = '{stuck}' THEN RAISE EXCEPTION 'kept'; END IF; RETURN OLD; END $$",
-    )
-    owner(acme.database, "CREATE TRIGGER keep BEFORE DELETE ON role_assignments FOR EACH ROW EXECUTE FUNCTION keep()")
-    assert worker.run_pass().swept == 3
+    keep = "IF OLD.user_id = '" + stuck + "' THEN RAISE EXCEPTION 'kept'; END IF; RETURN OLD;"
+    with trigger(acme.database, "BEFORE DELETE ON role_assignments", keep):
+        assert worker.run_pass().swept == 3
     assert set(held(acme, "role_assignments")) == {acme.admin, stuck}
     assert sorted(row.user_id for row in events(acme, "role.assignment.expired")) == sorted(others)
 
