@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,7 +18,7 @@ import prefect.cli.deploy  # noqa: F401  what the command imports at its start, 
 from prefect.cli import app as prefect_command
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.actions import WorkPoolCreate
-from prefect.exceptions import ObjectAlreadyExists
+from prefect.exceptions import ObjectAlreadyExists, PrefectHTTPStatusError
 from prefect.workers.process import ProcessWorker
 
 from flows.automations import create_absent
@@ -60,13 +61,23 @@ def patched_arguments(*arguments: str) -> Iterator[None]:
         sys.argv = before
 
 
+def _patiently(do: Callable[[], None]) -> None:
+    """A server that has just started, on a busy machine, answers 503 now and then: all of this may be done again."""
+    for pause in (1, 2, 4, 8):
+        try:
+            return do()
+        except (RuntimeError, PrefectHTTPStatusError):
+            time.sleep(pause)
+    return do()
+
+
 def main() -> None:
     """Wait for the server, and bring it up to date."""
     wait_for_server(SERVER_WITHIN)
     with get_client(sync_client=True) as prefect:
         create_pool(prefect)
-        deploy_all()
-        create_absent(prefect)
+        _patiently(deploy_all)
+        _patiently(lambda: create_absent(prefect))
 
 
 if __name__ == "__main__":

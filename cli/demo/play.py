@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
+from contextlib import closing
 from pathlib import Path
 
 import httpx
@@ -46,20 +47,17 @@ def run_demo(data_dir: Path, console: Console, *, stay: bool = False) -> int:
             with stop_signals(stack), progress, stack:
                 progress.pause()
                 console.print("\n[bold]A company, its things, and a workflow[/bold]")
-                company = found(stack, receiver, console)
-                console.print("\n[bold]Act one: Ada joins[/bold]")
-                good = play(company, "Ada", console)
-                receiver.status = 410
-                console.print("\n[bold]Act two: Bob joins, and the endpoint is gone (410)[/bold]")
-                bad = play(company, "Bob", console)
-                judge(verdict, stack.database, company, good, bad, mail, receiver)
-                console.print("\n[bold]Every attempt, read from the database[/bold]")
-                console.print(*attempts_tables(stack.database, company))
-                seconds = time.monotonic() - began_at
-                outcome = (
-                    "[green]all as it must be[/green]" if not verdict.failed else f"[red]{verdict.failed} not so[/red]"
-                )
-                console.print(f"{outcome}, {seconds:.0f} s in all")
+                with closing(found(stack, receiver, console)) as company:
+                    console.print("\n[bold]Act one: Ada joins[/bold]")
+                    good = play(company, "Ada", console)
+                    receiver.status = 410
+                    console.print("\n[bold]Act two: Bob joins, and the endpoint is gone (410)[/bold]")
+                    bad = play(company, "Bob", console)
+                    judge(verdict, stack.database, company, good, bad, mail, receiver)
+                    console.print("\n[bold]Every attempt, read from the database[/bold]")
+                    console.print(*attempts_tables(stack.database, company))
+                not_so = f"[red]{verdict.failed} not so[/red]" if verdict.failed else "[green]all as it must be[/green]"
+                console.print(f"{not_so}, {time.monotonic() - began_at:.0f} s in all")
                 if stay:
                     print_addresses(stack, console)
                     while True:

@@ -42,7 +42,11 @@ class Company:
     role_id: str
     group_id: str
     workflow_id: str
-    notice_sender: str
+
+    def close(self) -> None:
+        """Close the clients' connections."""
+        self.admin.close()
+        self.approver.close()
 
 
 def found(stack: Stack, endpoint: Endpoint, console: Console) -> Company:
@@ -71,9 +75,7 @@ def found(stack: Stack, endpoint: Endpoint, console: Console) -> Company:
         f"  published [bold]Onboarding[/bold] revision {number}: {' → '.join(s['id'] for s in definition['steps'])}"
     )
     approver = _client(stack, realm.realm_id, approver_id, "account")
-    return Company(
-        realm.realm_id, admin, approver, approver_id, organization, role, group, workflow, "tenure@acme.example"
-    )
+    return Company(realm.realm_id, admin, approver, approver_id, organization, role, group, workflow)
 
 
 def example(ids: dict[str, str], path: Path = EXAMPLE) -> Any:

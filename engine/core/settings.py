@@ -33,7 +33,7 @@ class WorkerSettings(BaseSettings):
     """Steps a claimed run may advance before it yields."""
     poll_interval: Duration = Field(default=timedelta(seconds=1), gt=timedelta(0), le=timedelta(seconds=60))
     """The safety net under LISTEN/NOTIFY: how long an idle worker waits at most."""
-    calls_in_flight: int = Field(default=128, ge=1, le=1000)
+    calls_in_flight: int = Field(default=256, ge=1, le=1000)
     """Endpoint calls a worker has open at once."""
 
 

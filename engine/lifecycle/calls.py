@@ -82,8 +82,12 @@ def _send(
     )
     allow_private = subscription.allow_private_network and settings.allow_private_egress
     bound_to = (run.realm_id, subscription.id)
-    secrets = [Secret.parse(keyring.decrypt(secret, bound_to=bound_to)) for secret in subscription.secrets]
-    destination = Destination.parse(subscription.url, allow_private=allow_private)
+    try:
+        secrets = [Secret.parse(keyring.decrypt(secret, bound_to=bound_to)) for secret in subscription.secrets]
+    except Refused as refusal:  # not to be decrypted, or decrypted to something that is no secret
+        raise Refused("secret_unavailable", refusal.message) from refusal
+    # Whether a private address may be reached is asked at the call, whose denial may pass; a URL that is none never will.
+    destination = Destination.parse(subscription.url, allow_private=True)
     outgoing = step_call.outgoing(destination, secrets, allow_private=allow_private)
     longest = call.deadline if call.action == "compensate" else settings.webhook_timeout.total_seconds()
     answer = post(outgoing, deadline=min(call.deadline, longest))

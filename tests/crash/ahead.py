@@ -1,17 +1,20 @@
 """Playing ahead: what tests will ask for is played side by side from the first question on.
 
-Most of a crash test is waiting for a lease to end. Under xdist nothing is played ahead: another process may have that test.
+Most of a crash test is waiting. Under xdist this wants `--dist loadfile`: where the tests of one file are dealt out to several
+processes, each of them plays all of it.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import pytest
+
+HERE = Path(__file__).parent
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -47,14 +50,14 @@ def played_ahead(play: Callable[[K], V], keys: Iterable[K], *, side_by_side: int
     """Play all of `keys`, so many at once."""
     with ThreadPoolExecutor(side_by_side, thread_name_prefix="ahead") as pool:
         ahead = Ahead(play, pool)
-        if "PYTEST_XDIST_WORKER" not in os.environ:
-            for key in keys:
-                ahead.start(key)
+        for key in keys:
+            ahead.start(key)
         yield ahead
 
 
 def asked_for(request: pytest.FixtureRequest, *parameters: str) -> list[tuple[Any, ...]]:
-    """The values of these parameters in the tests that were selected, each combination once, in order."""
-    given = (getattr(item, "callspec", None) for item in request.session.items)
+    """The values of these parameters in the crash tests that were selected, each combination once, in order."""
+    ours = (item for item in request.session.items if item.path.parent == HERE)
+    given = (getattr(item, "callspec", None) for item in ours)
     found = (call.params for call in given if call is not None and set(parameters) <= call.params.keys())
     return list(dict.fromkeys(tuple(params[name] for name in parameters) for params in found))

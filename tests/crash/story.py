@@ -183,7 +183,7 @@ class Theatre:
             stage.let_leases_end()
         worker = self._start(stage, kind)
         what = "all runs have ended"
-        until(lambda: self._done(stage, kind, patient=patient), what, every=0.15, within=60 + 60 * patient)
+        until(lambda: self._done(stage, kind, patient=patient), what, every=0.15, within=60 + 300 * patient)
         worker.leave()
 
     def _done(self, stage: Stage, kind: Kind, *, patient: bool = False) -> bool:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import time
 
+import pytest
+
 from tests.crash import closing, judge
 from tests.crash.stage import Stage
 from tests.crash.story import Theatre
@@ -15,6 +17,7 @@ from tests.crash.workers import until
 RUNS = 1000
 
 
+@pytest.mark.long
 def test_a_thousand_runs_succeed_with_every_step_once(theatre: Theatre) -> None:
     with theatre.stage() as stage:
         began = time.monotonic()
@@ -22,6 +25,7 @@ def test_a_thousand_runs_succeed_with_every_step_once(theatre: Theatre) -> None:
         closing.add_test(stage, "a thousand runs", faults=0, began=began, remark=closing.pace(stage))
 
 
+@pytest.mark.long
 def test_a_thousand_runs_succeed_with_every_step_once_though_the_database_restarts(theatre: Theatre) -> None:
     with theatre.stage() as stage:
         began = time.monotonic()

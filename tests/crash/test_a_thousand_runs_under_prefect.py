@@ -24,6 +24,11 @@ from tests.database import server_folder
 
 pytestmark = [pytest.mark.prefect, pytest.mark.timeout(400)]
 
+FAULTS = [
+    "nothing happens",
+    "PostgreSQL restarts",
+    pytest.param("the flow's process is killed", marks=pytest.mark.long),
+]
 RUNS = 1000
 WITHIN = 240.0
 """Seconds: a shift whose process was killed is replaced in some ten, a lease that nobody handed back ends after thirty."""
@@ -37,7 +42,7 @@ def stage(receiver: Receiver) -> Iterator[Stage]:
         yield Stage.built(stack.database, receiver)
 
 
-@pytest.mark.parametrize("fault", ["nothing happens", "PostgreSQL restarts", "the flow's process is killed"])
+@pytest.mark.parametrize("fault", FAULTS)
 def test_a_thousand_runs_succeed_with_every_step_once_while(fault: str, stage: Stage) -> None:
     began = time.monotonic()
     before = len(stage.rows("SELECT FROM workflow_runs"))

@@ -6,7 +6,10 @@ whenever its worker died; a call that was interrupted is recorded so, and tried 
 
 from __future__ import annotations
 
+import os
 import signal
+import subprocess
+import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -15,20 +18,20 @@ import pytest
 
 from engine.core.failpoints import NAMES
 from engine.lifecycle.steps.registry import STEP_TYPES
-from tests.crash import closing
-from tests.crash.ahead import Ahead, asked_for, played_ahead
-from tests.crash.kinds import CALL, COMMITTED, DECIDED, EFFECTS, KINDS, Kind, Point, once, visits
+from tests.crash import closing, judge
+from tests.crash.ahead import asked_for, played_ahead
+from tests.crash.kinds import CALL, COMMITTED, DECIDED, EFFECTS, END, KINDS, Kind, Point, once, visits
 from tests.crash.story import Killed, Story, Theatre
+from tests.crash.workers import ENVIRONMENT, ROOT
+from tests.database import plain
 
 SIDE_BY_SIDE = 4
 """Stories that are played at once: most of a story is waiting for a lease to end."""
 
-CASES = [
-    pytest.param(kind, point, id=f"{kind}-{point[0]}#{point[1]}", marks=pytest.mark.xdist_group(str(kind)))
-    for kind in KINDS
-    for point in kind.points
-]
-STORIES = [pytest.param(kind, id=str(kind), marks=pytest.mark.xdist_group(str(kind))) for kind in KINDS]
+CASES = [pytest.param(kind, point, id=f"{kind}-{point[0]}#{point[1]}") for kind in KINDS for point in kind.points]
+STORIES = [pytest.param(kind, id=str(kind)) for kind in KINDS]
+
+pytestmark = pytest.mark.timeout(300)
 
 OUT = {
     "call_webhook": {
@@ -44,8 +47,11 @@ Teller = Callable[[Kind], Story]
 
 
 @pytest.fixture(scope="module")
-def story_of(request: pytest.FixtureRequest, theatre: Theatre, scenes: Ahead[str, None]) -> Iterator[Teller]:
-    """The story of each kind, with the kills that are asked for. The scenes of other tests are played meanwhile."""
+def story_of(request: pytest.FixtureRequest, theatre: Theatre) -> Iterator[Teller]:
+    """The story of each kind, with the kills that are asked for. The scenes of another file are played meanwhile, unless that
+    file is another process's."""
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        request.getfixturevalue("scenes")
     wanted: dict[Kind, list[Point]] = defaultdict(list)
     for kind, point in asked_for(request, "kind", "point"):
         wanted[kind].append(point)
@@ -85,6 +91,20 @@ def test_a_message_is_sent_again_only_if_its_worker_died_between_relay_and_recor
     times = {killed.point[0]: sorted(len(story.mail[s]) for s in killed.subjects) for killed in story.kills}
     assert times == {"mail.after_claim": [1, 1], "mail.after_send": [1, 2]}
     assert all(len(set(sent)) == 1 for sent in story.mail.values() if sent), "the same Message-Id each time"
+
+
+def test_a_worker_that_was_started_like_any_other_is_killed_by_its_environment(theatre: Theatre) -> None:
+    """The same as a process of its own from the start: nothing of this rests on how the workers above were forked."""
+    with theatre.stage() as stage:
+        stage.begin(stage.publish([END]), stage.members())
+        command = [sys.executable, "-m", "tests.crash.worker_process", "--database-url", plain(stage.database.app_url)]
+        environment = {**os.environ, **ENVIRONMENT, "TENURE_FAILPOINT": "round.before_commit@end=kill"}
+        killed = subprocess.run(command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, check=False, timeout=60)
+        assert killed.returncode == -signal.SIGKILL
+        worker = theatre.launcher.start(stage.database)
+        worker.wait(lambda: stage.unfinished() == 0, "another finishes")
+        worker.leave()
+        judge.require_sound(stage.database)
 
 
 def test_every_place_and_every_type_of_step_has_its_kill() -> None:

@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 import pytest
+from rich.progress import Progress
 from sqlalchemy.exc import OperationalError
 
 from tests.crash import closing, judge
@@ -53,22 +54,25 @@ class Storm:
         self._stopped: dict[WorkerProcess, float] = {}
         self._flows = workflows(stage)
 
-    def blow(self, until_then: float) -> None:
-        """Faults, and work for the workers, until that moment of the monotonic clock."""
-        with ThreadPoolExecutor(1, thread_name_prefix="feeder") as feeder:
-            feeding = feeder.submit(self._feed, until_then)
-            self._inject_faults(until_then)
+    def blow(self, seconds: float) -> None:
+        """Faults, and work for the workers, for so long."""
+        began = time.monotonic()
+        with ThreadPoolExecutor(1, thread_name_prefix="feeder") as feeder, Progress(transient=True) as progress:
+            feeding = feeder.submit(self._feed, began + seconds)
+            bar = progress.add_task("storm", total=seconds)
+            while (passed := time.monotonic() - began) < seconds:
+                progress.update(bar, completed=passed, description=f"{self.injected.total()} faults")
+                self._keep_blowing()
             feeding.result()
 
-    def _inject_faults(self, until_then: float) -> None:
-        while time.monotonic() < until_then:
-            self._help_on()
-            while len(self._workers) < WORKERS:
-                self._workers.append(self._theatre.launcher.start(self._stage.database))
-            kind = self.chance.choices(list(FAULTS), list(FAULTS.values()))[0]
-            if self._inject(kind):
-                self.injected[kind] += 1
-            time.sleep(self.chance.uniform(0.1, 0.7))
+    def _keep_blowing(self) -> None:
+        self._help_on()
+        while len(self._workers) < WORKERS:
+            self._workers.append(self._theatre.launcher.start(self._stage.database))
+        kind = self.chance.choices(list(FAULTS), list(FAULTS.values()))[0]
+        if self._inject(kind):
+            self.injected[kind] += 1
+        time.sleep(self.chance.uniform(0.1, 0.7))
 
     def calm_down(self) -> None:
         """No more faults; everything comes to its end, and the workers leave."""
@@ -158,7 +162,7 @@ def test_a_storm_of_faults_is_survived(theatre: Theatre) -> None:
     with theatre.stage() as stage:
         began = time.monotonic()
         storm = Storm(theatre, stage)
-        storm.blow(began + 60 * MINUTES)
+        storm.blow(60 * MINUTES)
         storm.calm_down()
         judge.require_sound(stage.database)
         calls = stage.calls(theatre.receiver)
