@@ -61,14 +61,15 @@ def patched_arguments(*arguments: str) -> Iterator[None]:
         sys.argv = before
 
 
-def _patiently(do: Callable[[], None]) -> None:
+def _patiently(do: Callable[[], object]) -> None:
     """A server that has just started, on a busy machine, answers 503 now and then: all of this may be done again."""
     for pause in (1, 2, 4, 8):
         try:
-            return do()
+            do()
+            return
         except (RuntimeError, PrefectHTTPStatusError):
             time.sleep(pause)
-    return do()
+    do()
 
 
 def main() -> None:
