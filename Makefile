@@ -22,7 +22,7 @@ up: $(INSTALLED) ## start the whole stack and leave it running until Ctrl-C
 	@$(BIN)/tenure up
 
 test: $(INSTALLED) ## the tests
-	@$(BIN)/python -m pytest -n 2 --dist loadfile -m "not long"
+	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not long"
 
 crash: $(INSTALLED) ## the long form of the tests that kill, stop and take away (MINUTES=15)
 	@TENURE_CRASH_MINUTES=$(MINUTES) $(BIN)/python -m pytest -m long --timeout 3600 -v -s
