@@ -2,18 +2,22 @@
 
     caller: Annotated[Caller, permitted("realm.workflows.write")]
     caller: Annotated[Caller, permitted("org.members.write", organization="organization_id")]
+    caller: Annotated[Caller, permitted("realm.events.write", machines=True)]
     caller: Annotated[Caller, account()]                    self-service, of a user about themselves
     dependencies=[public()]                                 anybody
 
 The permission is asked before the verb, so that who lacks it learns nothing. What changes something asks again under locks:
 inside the verb (`checked_by_verb`), else behind it, for users are locked after runs and workflows.
+
+A service principal has no second factor. It may read what its roles let it read (an endpoint that was called looks up there
+what the call names); what changes something is done by a user, but where a route says `machines`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import Depends, Path, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
@@ -23,7 +27,7 @@ from api.parts import parts_of
 from api.problems import Problem
 from api.tokens import Audience, Claims, TokenRefused
 from api.transaction import Transaction
-from db.statements.reads_authority import standing
+from db.statements.reads_authority import principal_standing, standing
 from engine.core.errors import Refused
 from engine.core.ids import Prefix, is_id
 from engine.core.trail import Cause
@@ -37,17 +41,18 @@ _bearer = HTTPBearer(
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """An active user, and what that user may do at this moment."""
+    """An active user or service principal, and what it may do at this moment."""
 
     realm_id: str
-    user_id: str
+    id: str
+    kind: Literal["user", "service_principal"]
     request_id: str
     authority: Authority
 
     @property
     def cause(self) -> Cause:
         """On whose account the verbs act."""
-        return Cause(self.realm_id, "user", self.user_id, request_id=self.request_id)
+        return Cause(self.realm_id, self.kind, self.id, request_id=self.request_id)
 
     def require(self, permission: str, organization_id: str | None = None) -> None:
         """Raise Refused("forbidden") unless the permission is held, realm-wide or in that organization."""
@@ -74,7 +79,7 @@ class _Verified:
             raise _token_refused() from None
         if claims.realm_id != realm_id:
             raise Problem("not_found", "This realm does not exist.")
-        if self.audience == "admin" and "mfa" not in claims.methods:
+        if self.audience == "admin" and not claims.is_machine and "mfa" not in claims.methods:
             raise Problem("mfa_required", "Administration needs a token of a session with a second factor.")
         return claims
 
@@ -111,8 +116,14 @@ class Permitted(Declared):
     """
 
     def __init__(
-        self, permissions: Sequence[str], organization: str | None, somewhere: bool, checked_by_verb: bool
+        self,
+        permissions: Sequence[str],
+        organization: str | None,
+        somewhere: bool,
+        checked_by_verb: bool,
+        machines: bool,
     ) -> None:
+        self.machines = machines
         self.permissions = tuple(permissions)
         self.organization = organization
         self.somewhere = somewhere
@@ -129,6 +140,8 @@ class Permitted(Declared):
         organization_id = self._organization(request)
         if not any(self._held(caller.authority, permission, organization_id) for permission in self.permissions):
             raise Refused("forbidden", f"this needs the permission {self.declares}")
+        if caller.kind != "user" and request.method != "GET" and not self.machines:
+            raise Refused("forbidden", "this is done by a user")
         yield caller
         if request.method != "GET" and not self.checked_by_verb:
             require_still(connection, caller.cause, self.permissions[0], organization_id)
@@ -148,10 +161,14 @@ class Permitted(Declared):
 
 
 def permitted(
-    *permissions: str, organization: str | None = None, somewhere: bool = False, checked_by_verb: bool = False
+    *permissions: str,
+    organization: str | None = None,
+    somewhere: bool = False,
+    checked_by_verb: bool = False,
+    machines: bool = False,
 ) -> Any:
     """The declaration of an administration route."""
-    return Depends(Permitted(permissions, organization, somewhere, checked_by_verb), scope="function")
+    return Depends(Permitted(permissions, organization, somewhere, checked_by_verb, machines), scope="function")
 
 
 def account() -> Any:
@@ -165,11 +182,13 @@ def public() -> Any:
 
 
 def _caller(request: Request, claims: Claims, connection: Connection) -> Caller:
-    rows = standing(connection, claims.realm_id, claims.user_id)
+    read = principal_standing if claims.is_machine else standing
+    rows = read(connection, claims.realm_id, claims.subject_id)
     if not rows or rows[0].state != "active":
         raise _token_refused()
     grants = tuple((row.organization_id, frozenset(row.permissions)) for row in rows if row.permissions is not None)
-    return Caller(claims.realm_id, claims.user_id, request.state.request_id, Authority(grants))
+    kind: Literal["user", "service_principal"] = "service_principal" if claims.is_machine else "user"
+    return Caller(claims.realm_id, claims.subject_id, kind, request.state.request_id, Authority(grants))
 
 
 def _token_refused() -> Problem:

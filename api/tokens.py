@@ -41,11 +41,17 @@ class Claims:
     """What a token says, once it is known to be true."""
 
     realm_id: str
-    user_id: str
+    subject_id: str
+    """A user or, in a token for `admin`, a service principal."""
     audience: Audience
     methods: frozenset[str]
     """`amr`: how the user signed in."""
     expires_at: datetime
+
+    @property
+    def is_machine(self) -> bool:
+        """Whether a service principal calls: a token of its own, and no second factor."""
+        return is_id(self.subject_id, Prefix.SERVICE_PRINCIPAL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,13 +121,14 @@ class Verifier:
         lifetime = claims["exp"] - claims["iat"]
         if not 0 < lifetime <= self.longest.total_seconds():
             raise TokenRefused("its lifetime is out of bounds")
-        user_id, realm_id, methods = claims["sub"], claims.get("realm"), claims.get("amr", [])
-        if not is_id(user_id, Prefix.USER) or not is_id(realm_id, Prefix.REALM):
-            raise TokenRefused("it names no user of a realm")
+        subject_id, realm_id, methods = claims["sub"], claims.get("realm"), claims.get("amr", [])
+        is_machine = audience == "admin" and is_id(subject_id, Prefix.SERVICE_PRINCIPAL)
+        if not (is_machine or is_id(subject_id, Prefix.USER)) or not is_id(realm_id, Prefix.REALM):
+            raise TokenRefused("it names nobody of a realm")
         if not isinstance(methods, list) or not all(isinstance(method, str) for method in methods):
             raise TokenRefused("amr is not a list of texts")
         expires_at = datetime.fromtimestamp(claims["exp"], UTC)
-        return Claims(str(realm_id), str(user_id), audience, frozenset(methods), expires_at)
+        return Claims(str(realm_id), str(subject_id), audience, frozenset(methods), expires_at)
 
 
 def _object(segment: str) -> dict[str, Any]:

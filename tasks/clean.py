@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Protocol
 
 from engine.core import shifts
 from engine.lifecycle import retention
@@ -23,17 +22,6 @@ KEEP_SHIFTS = timedelta(days=7)
 """Shift rows are of use for days, not for as long as runs are kept."""
 TELL_EVERY = 5.0
 """Seconds between two lines of progress."""
-
-
-class Cleaned(Protocol):
-    """What is used of engine.lifecycle.retention.Cleaned."""
-
-    @property
-    def runs(self) -> int: ...
-    @property
-    def outbox(self) -> int: ...
-    @property
-    def messages(self) -> int: ...
 
 
 class _Stopped(Exception):
@@ -52,7 +40,9 @@ def open_passes(older_than: timedelta) -> CleanPasses:
 class CleanPasses:
     """One pass, in short transactions, that ends at the next of them when woken."""
 
-    def __init__(self, clean: Callable[[Callable[[int], None]], Cleaned], clean_shifts: Callable[[], int]) -> None:
+    def __init__(
+        self, clean: Callable[[Callable[[int], None]], dict[str, int]], clean_shifts: Callable[[], int]
+    ) -> None:
         self.owner = f"cleaner-{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
         self._clean = clean
         self._clean_shifts = clean_shifts
@@ -74,12 +64,7 @@ class CleanPasses:
             cleaned = self._clean(progress)
         except _Stopped:
             return PassRecord(idle=False, counts={"rows": removed}, finished=True)
-        counts = {
-            "runs": cleaned.runs,
-            "outbox": cleaned.outbox,
-            "messages": cleaned.messages,
-            "shifts": self._clean_shifts(),
-        }
+        counts = {**cleaned, "shifts": self._clean_shifts()}
         return PassRecord(idle=not any(counts.values()), counts=counts, finished=True)
 
     def _tell(self, removed: int) -> None:

@@ -51,8 +51,8 @@ def list_my_approvals(
     return page_of(
         MyApproval,
         query,
-        (caller.realm_id, "my-approvals", caller.user_id),
-        lambda after, limit: reads.approvals_waiting_for(connection, caller.realm_id, caller.user_id, after, limit),
+        (caller.realm_id, "my-approvals", caller.id),
+        lambda after, limit: reads.approvals_waiting_for(connection, caller.realm_id, caller.id, after, limit),
     )
 
 

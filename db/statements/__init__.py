@@ -18,6 +18,8 @@ shifts                 who hosts the engine's loops
     of people, one thing at a time
 run_changes            cancellation, decisions
 workflows              workflows and revisions
+service_principals     machines and what they hold
+idempotency            keys of callers
 references             what a definition refers to
 subscription_changes   webhook subscriptions by hand
 readiness              whether the database can serve

@@ -1,4 +1,4 @@
-"""What a user may do at this moment, in one statement that locks nothing: for answering questions.
+"""What a user or a service principal may do at this moment, in one statement that locks nothing: for answering questions.
 
 What changes something asks again under locks, for authority may go between this answer and the commit.
 """
@@ -8,9 +8,32 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Column, ColumnElement, Connection, Row, Select, bindparam, func, or_, select, true, union_all
+from sqlalchemy import (
+    Column,
+    ColumnElement,
+    Connection,
+    Row,
+    Select,
+    bindparam,
+    func,
+    null,
+    or_,
+    select,
+    true,
+    union_all,
+)
 
-from db.tables import Group, GroupMember, GroupRole, Role, RoleAssignment, User, table
+from db.tables import (
+    Group,
+    GroupMember,
+    GroupRole,
+    Role,
+    RoleAssignment,
+    ServicePrincipal,
+    ServicePrincipalRole,
+    User,
+    table,
+)
 from db.tables.columns import ID
 
 users = table(User)
@@ -19,6 +42,8 @@ assignments = table(RoleAssignment)
 groups = table(Group)
 group_members = table(GroupMember)
 group_roles = table(GroupRole)
+principals = table(ServicePrincipal)
+principal_roles = table(ServicePrincipalRole)
 
 _realm = bindparam("realm_id", type_=ID)
 _user = bindparam("user_id", type_=ID)
@@ -61,3 +86,20 @@ def standing(connection: Connection, realm_id: str, user_id: str) -> Sequence[Ro
     """A row for each role the user holds, directly or through groups, each with the user's state and kind; one row without
     permissions for a user who holds none; no row for one who does not exist."""
     return connection.execute(_standing, {"realm_id": realm_id, "user_id": user_id}).all()
+
+
+_principal_standing: Select[Any] = (
+    select(principals.c.state, null().label("organization_id"), roles.c.permissions)
+    .outerjoin(
+        principal_roles,
+        (principal_roles.c.realm_id == principals.c.realm_id)
+        & (principal_roles.c.service_principal_id == principals.c.id),
+    )
+    .outerjoin(roles, (roles.c.realm_id == principal_roles.c.realm_id) & (roles.c.id == principal_roles.c.role_id))
+    .where(principals.c.realm_id == _realm, principals.c.id == bindparam("principal_id", type_=ID))
+)
+
+
+def principal_standing(connection: Connection, realm_id: str, principal_id: str) -> Sequence[Row[Any]]:
+    """The same for a service principal, whose roles are realm-wide."""
+    return connection.execute(_principal_standing, {"realm_id": realm_id, "principal_id": principal_id}).all()

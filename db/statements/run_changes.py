@@ -20,20 +20,6 @@ def lock_run(connection: Connection, realm_id: str, run_id: str) -> AnyRow | Non
     return connection.execute(statement.with_for_update()).one_or_none()
 
 
-def find_run(
-    connection: Connection, realm_id: str, workflow_id: str, trigger_key: str, subject_id: str
-) -> AnyRow | None:
-    """The run of a trigger key and subject."""
-    return connection.execute(
-        select(runs).where(
-            runs.c.realm_id == realm_id,
-            runs.c.workflow_id == workflow_id,
-            runs.c.trigger_key == trigger_key,
-            runs.c.subject_id == subject_id,
-        )
-    ).one_or_none()
-
-
 # While a worker holds the run its due_at is the end of the lease, and it looks at the run again by itself.
 _due_now = case((runs.c.lease_owner.is_(None), func.clock_timestamp()), else_=runs.c.due_at)
 

@@ -12,6 +12,8 @@ runs            runs, step attempts, approvals
 messages        notices queued for SMTP
 outbox          events of the directory, before and after dispatch
 audit           the audit trail
+service_principals  machines and the roles they hold
+idempotency     keys of callers, so that a request made twice is done once
 shifts          who hosts the engine's loops at the moment
 """
 
@@ -22,12 +24,14 @@ from sqlmodel import SQLModel
 
 from db.tables.audit import AuditEvent
 from db.tables.groups import Group, GroupMember, GroupRole
+from db.tables.idempotency import IdempotencyKey
 from db.tables.messages import Message
 from db.tables.organizations import Membership, Organization
 from db.tables.outbox import OutboxEvent
 from db.tables.realms import Realm
 from db.tables.roles import Role, RoleAssignment
 from db.tables.runs import Approval, StepAttempt, WorkflowRun
+from db.tables.service_principals import ServicePrincipal, ServicePrincipalRole
 from db.tables.shifts import Shift
 from db.tables.subscriptions import WebhookSubscription
 from db.tables.users import User
@@ -40,6 +44,7 @@ __all__ = [
     "Group",
     "GroupMember",
     "GroupRole",
+    "IdempotencyKey",
     "Membership",
     "Message",
     "Organization",
@@ -48,6 +53,8 @@ __all__ = [
     "Role",
     "RoleAssignment",
     "ScheduleTrigger",
+    "ServicePrincipal",
+    "ServicePrincipalRole",
     "Shift",
     "StepAttempt",
     "User",

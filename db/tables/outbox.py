@@ -28,6 +28,8 @@ class OutboxEvent(SQLModel, table=True):
             "position",
             postgresql_where=text("dispatched_at IS NULL AND set_aside_at IS NULL"),
         ),
+        Index("outbox_events_set_aside", "realm_id", "id", postgresql_where=text("set_aside_at IS NOT NULL")),
+        Index("outbox_events_of_user", "realm_id", "user_id", "id", postgresql_where=text("user_id IS NOT NULL")),
         Index("outbox_events_dispatched", "dispatched_at", postgresql_where=text("dispatched_at IS NOT NULL")),
         {
             "postgresql_with": {

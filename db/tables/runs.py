@@ -22,14 +22,15 @@ RUN_STATES = (
     "compensation_failed",
     "cancelled",
 )
-FINISHED_STATES = ("succeeded", "failed", "compensated", "compensation_failed", "cancelled")
+UNSUCCESSFUL_STATES = ("failed", "compensated", "compensation_failed", "cancelled")
+FINISHED_STATES = ("succeeded", *UNSUCCESSFUL_STATES)
 
 
 class WorkflowRun(SQLModel, table=True):
     """One execution of one revision for one user.
 
-    `due_at` is when a worker may take the run next: null when nothing but a person or an administrator can move it, and the
-    end of the lease while a worker holds it, so that taking over from a dead worker is nothing but taking what is due.
+    `due_at` is when a worker may take the run next: null once it has finished or while its workflow is disabled, and the end
+    of the lease while a worker holds it, so that taking over from a dead worker is nothing but taking what is due.
     `fence` grows with every claim; a write must name it and the owner (lifecycle.md, decision 1).
     `interruptions` counts how often in a row the worker died or its transaction failed on this very run (decision 4).
     """
@@ -56,6 +57,7 @@ class WorkflowRun(SQLModel, table=True):
         CheckConstraint("(lease_owner IS NULL) = (lease_expires_at IS NULL)", name="lease_is_whole"),
         CheckConstraint("lease_owner IS NULL OR due_at = lease_expires_at", name="leased_is_due_at_its_end"),
         CheckConstraint("NOT paused OR due_at IS NULL", name="paused_is_never_due"),
+        CheckConstraint("finished_at IS NOT NULL OR due_at IS NOT NULL OR paused", name="unfinished_is_due_or_paused"),
         CheckConstraint(
             "step_index >= 0 AND fence >= 0 AND interruptions >= 0 AND depth BETWEEN 0 AND 3", name="counts"
         ),
@@ -65,6 +67,13 @@ class WorkflowRun(SQLModel, table=True):
         Index("workflow_runs_of_subject", "realm_id", "subject_id", text("id DESC")),
         Index("workflow_runs_finished", "finished_at", postgresql_where=text("finished_at IS NOT NULL")),
         Index("workflow_runs_paused", "realm_id", "workflow_id", postgresql_where=text("paused")),
+        Index(
+            "workflow_runs_unsuccessful",
+            "realm_id",
+            "state",
+            text("id DESC"),
+            postgresql_where=text(one_of("state", *UNSUCCESSFUL_STATES)),
+        ),
         # Room on the page keeps the updates between claim and release off the indexes; vacuum often, for dead entries at the
         # head of the due index are what slows a claim.
         {

@@ -5,22 +5,22 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import BigInteger, CheckConstraint, ForeignKeyConstraint, Index, UniqueConstraint, text
+from sqlalchemy import BigInteger, CheckConstraint, ForeignKeyConstraint, Index, text
 from sqlmodel import Field, SQLModel
 
 from db.tables.columns import DOCUMENT, ID, MOMENT, NOW, PROSE, WORD, one_of
 
 
 class Workflow(SQLModel, table=True):
-    """A named line of revisions, at most one of them published."""
+    """A named line of revisions, at most one of them published. A deleted one stays as a row while runs of it are kept."""
 
     __tablename__ = "workflows"
     __table_args__ = (
         ForeignKeyConstraint(["realm_id"], ["realms.id"]),
         ForeignKeyConstraint(["realm_id", "owner_id"], ["users.realm_id", "users.id"]),
         ForeignKeyConstraint(["realm_id", "publisher_id"], ["users.realm_id", "users.id"]),
-        UniqueConstraint("realm_id", "name"),
-        CheckConstraint(one_of("state", "draft", "active", "disabled"), name="state_is_known"),
+        CheckConstraint(one_of("state", "draft", "active", "disabled", "deleted"), name="state_is_known"),
+        CheckConstraint("(state = 'deleted') = (deleted_at IS NOT NULL)", name="deleted_has_a_moment"),
         CheckConstraint("char_length(name) BETWEEN 1 AND 100", name="name_length"),
         CheckConstraint("char_length(description) <= 500", name="description_length"),
         CheckConstraint("state <> 'active' OR published_revision IS NOT NULL", name="active_is_published"),
@@ -29,6 +29,8 @@ class Workflow(SQLModel, table=True):
             " AND (published_revision IS NULL OR first_published_at IS NOT NULL)",
             name="published_has_a_publisher",
         ),
+        Index("workflows_name", "realm_id", "name", unique=True, postgresql_where=text("state <> 'deleted'")),
+        Index("workflows_deleted", "deleted_at", postgresql_where=text("deleted_at IS NOT NULL")),
     )
 
     realm_id: str = Field(sa_type=ID, primary_key=True)
@@ -46,6 +48,7 @@ class Workflow(SQLModel, table=True):
     plugin_id: str | None = Field(default=None, sa_type=ID)
     created_at: datetime = Field(sa_type=MOMENT, sa_column_kwargs={"server_default": text(NOW)})
     updated_at: datetime = Field(sa_type=MOMENT, sa_column_kwargs={"server_default": text(NOW)})
+    deleted_at: datetime | None = Field(default=None, sa_type=MOMENT)
 
 
 class WorkflowRevision(SQLModel, table=True):

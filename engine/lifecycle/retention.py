@@ -1,9 +1,9 @@
-"""Retention: finished runs with their attempts and approvals, dispatched events and ended messages, in short transactions."""
+"""Retention: finished runs with their attempts and approvals, dispatched events, ended messages, idempotency keys and
+deleted workflows, in short transactions."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import timedelta
 
 from db.session import Database
@@ -16,20 +16,16 @@ BATCH = 500
 """Rows a transaction deletes at most: short enough to hold up nobody."""
 
 
-@dataclass(frozen=True, slots=True)
-class Cleaned:
-    """How many rows went."""
-
-    runs: int
-    outbox: int
-    messages: int
+KINDS = ("runs", "outbox", "messages", "keys", "workflows")
+"""In this order: a deleted workflow goes once no run of it is left."""
 
 
 def clean(
     database: Database, *, older_than: timedelta = HISTORY, progress: Callable[[int], None] = lambda deleted: None
-) -> Cleaned:
-    """Delete what ended longer ago than that; audit rows stay. `progress` is told how many rows each transaction deleted."""
-    return Cleaned(*[_all(database, kind, older_than, progress) for kind in ("runs", "outbox", "messages")])
+) -> dict[str, int]:
+    """Delete what ended longer ago than that; audit rows stay. `progress` is told how many rows each transaction deleted.
+    Returns how many rows went, by kind."""
+    return {kind: _all(database, kind, older_than, progress) for kind in KINDS}
 
 
 def _all(database: Database, kind: str, older_than: timedelta, progress: Callable[[int], None]) -> int:

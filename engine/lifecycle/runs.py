@@ -6,13 +6,14 @@ import secrets
 
 from sqlalchemy import Connection
 
-from db.rows import AnyRow
 from db.statements import run_changes
 from db.statements.outbox import notify
 from db.statements.workflows import revision, share_workflow
 from engine.core.errors import Refused
+from engine.core.idempotency import once
 from engine.core.trail import Cause, audit
 from engine.directory.commands.acting import require_still
+from engine.directory.facts import Key
 from engine.lifecycle import workflows
 from engine.lifecycle.definition import load
 from engine.lifecycle.guard import require_could_do
@@ -29,26 +30,35 @@ def start_manual(
     organization_id: str | None = None,
     key: str | None = None,
 ) -> tuple[str, bool]:
-    """Start a run for a user by hand. Returns its id, and whether it is new (the same `key` gives the same run).
+    """Start a run for a user by hand. Returns its id, and whether it is new: the same request under the same `key` gives the
+    run it gave before, whatever has become of the workflow since.
 
     The starter's own authority must cover every step, and nobody starts a run about themselves. Raises Refused (`not_found`,
-    `conflict`, `forbidden`, `grant_ceiling_exceeded`).
+    `conflict`, `forbidden`, `grant_ceiling_exceeded`; `validation_failed` for a key of another request).
     """
-    realm_id = cause.realm_id
     if cause.actor_type != "user" or cause.actor_id is None:
         raise Refused("forbidden", "a run is started by a user")
+    starter = (cause.realm_id, cause.actor_id)
+
+    def make() -> str:
+        return _start(connection, starter, workflow_id, subject_id, organization_id)
+
+    if key is None:
+        return make(), True
+    request = {"workflow_id": workflow_id, "subject_id": subject_id, "organization_id": organization_id}
+    run_id, new = once(connection, cause, "workflow.run.start", key, request, make)
+    if not new:
+        require_still(connection, cause, "realm.workflows.run")
+    return run_id, new
+
+
+def _start(connection: Connection, starter: Key, workflow_id: str, subject_id: str, organization_id: str | None) -> str:
+    realm_id, starter_id = starter
     workflow = share_workflow(connection, realm_id, workflow_id)
     if workflow is None:
         raise Refused("not_found", "this workflow does not exist")
-    if cause.actor_id == subject_id:
+    if starter_id == subject_id:
         raise Refused("forbidden", "nobody starts a run about themselves", "subject_id")
-    trigger_key = f"manual:{key or secrets.token_hex(16)}"
-    if (
-        key is not None
-        and (known := _known(connection, workflow, trigger_key, subject_id, organization_id)) is not None
-    ):
-        require_still(connection, cause, "realm.workflows.run")
-        return known, False
     if workflow.state != "active":
         raise Refused("conflict", f"the workflow is {workflow.state}")
     published = revision(connection, realm_id, workflow_id, workflow.published_revision)
@@ -58,13 +68,13 @@ def start_manual(
         raise Refused("conflict", "the published revision has no manual trigger")
     require_could_do(
         connection,
-        (realm_id, cause.actor_id),
+        starter,
         definition,
         "realm.workflows.run",
         subject_id=subject_id,
         organization_id=organization_id,
     )
-    started = start(
+    (run_id,) = start(
         connection,
         [
             NewRun(
@@ -75,31 +85,14 @@ def start_manual(
                 subject_id,
                 organization_id,
                 "manual",
-                trigger_key,
+                f"manual:{secrets.token_hex(16)}",
                 definition.schema_version,
-                starter_id=cause.actor_id,
+                starter_id=starter_id,
             )
         ],
     )
-    if not started:
-        known = _known(connection, workflow, trigger_key, subject_id, organization_id)
-        assert known is not None
-        return known, False
     notify(connection)
-    return started[0], True
-
-
-def _known(
-    connection: Connection, workflow: AnyRow, trigger_key: str, subject_id: str, organization_id: str | None
-) -> str | None:
-    """The run that was started under that key: whatever has become of the workflow since, it is the answer. Raises
-    Refused(`conflict`) when it was started in another organization."""
-    known = run_changes.find_run(connection, workflow.realm_id, workflow.id, trigger_key, subject_id)
-    if known is None:
-        return None
-    if known.organization_id != organization_id:
-        raise Refused("conflict", "this key has been used for a start in another organization", "organization_id")
-    return str(known.id)
+    return run_id
 
 
 def cancel(connection: Connection, cause: Cause, run_id: str) -> None:

@@ -2,7 +2,7 @@
 
 event      `event:<outbox id>`, in the dispatcher's transaction
 schedule   `slot:<moment>`, see schedules
-manual     `manual:<key>`, see runs
+manual     `manual:<chance>`, see runs
 """
 
 from __future__ import annotations

@@ -375,37 +375,69 @@ def test_a_manual_run_is_its_starter_s_doing_and_its_publisher_s_responsibility(
     assert outcome(acme, run_id) == ("succeeded", None)
 
 
-def test_the_same_key_gives_the_same_run_and_another_subject_or_workflow_another(acme: TestRealm) -> None:
+def test_the_same_request_under_a_key_gives_the_same_run_and_another_request_is_refused(acme: TestRealm) -> None:
     first, second = (acme.published(definition(step("end"))) for _ in range(2))
-    ada, bob = acme.user(), acme.user()
+    ada, bob, sales = acme.user(), acme.user(), acme.organization()
     run, new = manual(acme, first, ada, key="k1")
     assert new
     assert manual(acme, first, ada, key="k1") == (run, False)
-    others = [
-        manual(acme, first, bob, key="k1"),
-        manual(acme, second, ada, key="k1"),
-        manual(acme, first, ada, key="k2"),
-    ]
-    others += [manual(acme, first, ada), manual(acme, first, ada)]
+    for workflow, subject, organization in ((first, bob, None), (second, ada, None), (first, ada, sales)):
+        with pytest.raises(Refused) as refused:
+            manual(acme, workflow, subject, organization, key="k1")
+        assert (refused.value.category, refused.value.path) == ("validation_failed", "Idempotency-Key")
+    others = [manual(acme, first, ada, key="k2"), manual(acme, first, ada), manual(acme, first, ada)]
     assert all(is_new for _, is_new in others)
-    assert len({run, *[other for other, _ in others]}) == 6
+    assert len({run, *[other for other, _ in others]}) == 4
 
 
-def test_two_requests_with_one_key_at_once_start_one_run(acme: TestRealm) -> None:
-    workflow, ada, found, barrier = acme.published(definition(step("end"))), acme.user(), [], threading.Barrier(4)
+def test_a_key_is_of_the_caller_who_chose_it(acme: TestRealm) -> None:
+    workflow, ada = acme.published(definition(step("end"))), acme.user()
+    run, _ = manual(acme, workflow, ada, key="k1")
+    other = acme.holder(acme.roles["realm-admin"])
+    another, new = manual(acme, workflow, ada, key="k1", by=acme.by(other))
+    assert new
+    assert another != run
 
-    def start() -> None:
+
+def test_a_start_that_is_refused_uses_up_no_key(acme: TestRealm) -> None:
+    workflow, ada = acme.workflow(), acme.user()
+    with pytest.raises(Refused, match="draft"):
+        manual(acme, workflow, ada, key="k1")
+    assert rows(acme.database, "SELECT key FROM idempotency_keys WHERE realm_id = :realm", realm=acme.id) == []
+
+
+def test_of_requests_with_one_key_at_once_one_starts_a_run_and_none_another(acme: TestRealm) -> None:
+    workflow, ada, barrier = acme.published(definition(step("end"))), acme.user(), threading.Barrier(4)
+    found: list[tuple[str, bool]] = []
+    in_use: list[str] = []
+
+    def start_it() -> None:
         barrier.wait()
-        found.append(manual(acme, workflow, ada, key="once"))
+        try:
+            found.append(manual(acme, workflow, ada, key="once"))
+        except Refused as refusal:
+            in_use.append(refusal.category)
 
-    threads = [threading.Thread(target=start) for _ in range(4)]
+    threads = [threading.Thread(target=start_it) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
+    assert len(found) + len(in_use) == 4
+    assert set(in_use) <= {"conflict"}
     assert len({run for run, _ in found}) == 1
-    assert sorted(new for _, new in found) == [False, False, False, True]
+    assert [new for _, new in found].count(True) == 1
     assert len(runs_of(acme, workflow)) == 1
+
+
+def test_while_a_key_is_in_use_the_same_request_is_told_so(acme: TestRealm) -> None:
+    workflow, ada = acme.published(definition(step("end"))), acme.user()
+    with acme.database.begin() as connection:
+        run, _ = runs.start_manual(connection, acme.cause, workflow, ada, key="k1")
+        with pytest.raises(Refused) as refused:
+            manual(acme, workflow, ada, key="k1")
+        assert (refused.value.category, refused.value.path) == ("conflict", "Idempotency-Key")
+    assert manual(acme, workflow, ada, key="k1") == (run, False)
 
 
 def test_a_manual_run_needs_a_manual_trigger_and_an_active_workflow(acme: TestRealm) -> None:

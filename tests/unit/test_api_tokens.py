@@ -71,7 +71,7 @@ def header(**changes: Any) -> Json:
 def test_a_token_of_the_issuer_says_who_it_is() -> None:
     token = ISSUER.issue(REALM, USER, "admin", timedelta(minutes=5))
     told = VERIFIER.verify(token, "admin")
-    assert (told.realm_id, told.user_id, told.audience) == (REALM, USER, "admin")
+    assert (told.realm_id, told.subject_id, told.audience) == (REALM, USER, "admin")
     assert "mfa" in told.methods
     assert "mfa" not in VERIFIER.verify(ISSUER.issue(REALM, USER, "account", mfa=False), "account").methods
 
@@ -82,9 +82,9 @@ def test_a_token_of_the_issuer_says_who_it_is() -> None:
     ids=str,
 )
 def test_what_a_good_issuer_may_do_is_taken(changes: Json) -> None:
-    assert VERIFIER.verify(signed(claims(**changes)), "admin").user_id == USER
-    assert VERIFIER.verify(signed(claims(**changes), header(typ=...)), "admin").user_id == USER
-    assert VERIFIER.verify(signed(claims(**changes), header(typ="at+jwt")), "admin").user_id == USER
+    assert VERIFIER.verify(signed(claims(**changes)), "admin").subject_id == USER
+    assert VERIFIER.verify(signed(claims(**changes), header(typ=...)), "admin").subject_id == USER
+    assert VERIFIER.verify(signed(claims(**changes), header(typ="at+jwt")), "admin").subject_id == USER
 
 
 def wrong_claims(now: int) -> dict[str, Json]:
@@ -101,7 +101,7 @@ def wrong_claims(now: int) -> dict[str, Json]:
         "no subject": {"sub": ...},
         "an empty subject": {"sub": ""},
         "a null subject": {"sub": None},
-        "a subject of another kind": {"sub": id_of("spn")},
+        "a subject of another kind": {"sub": id_of("org")},
         "a subject with a newline": {"sub": f"{USER}\n"},
         "a subject that is a number": {"sub": 5},
         "subjects": {"sub": [USER]},
@@ -223,7 +223,7 @@ def test_the_audience_asked_for_is_the_one_that_counts() -> None:
 def test_leeway_and_the_longest_lifetime_are_the_operators() -> None:
     settings = ApiSettings(token_leeway=timedelta(seconds=30), token_lifetime=timedelta(minutes=5))
     patient = Verifier.of(settings, ISSUER)
-    assert patient.verify(signed(claims(iat=now() - 60, exp=now() - 5)), "admin").user_id == USER
+    assert patient.verify(signed(claims(iat=now() - 60, exp=now() - 5)), "admin").subject_id == USER
     with pytest.raises(TokenRefused):
         patient.verify(signed(claims(iat=now() - 10, exp=now() + 600)), "admin")
 
@@ -253,7 +253,7 @@ def test_the_key_is_made_once_private_and_whole(tmp_path: Path) -> None:
 def test_the_command_signs_with_the_key_in_the_folder(tmp_path: Path) -> None:
     token = issue(tmp_path, REALM, USER, "account", timedelta(minutes=1), mfa=False)
     told = Verifier.of(ApiSettings(), LocalIssuer.load(tmp_path)).verify(token, "account")
-    assert told.user_id == USER
+    assert told.subject_id == USER
     with pytest.raises(TokenRefused):
         VERIFIER.verify(token, "account")
 

@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 
 import pytest
 
-from engine.lifecycle.retention import Cleaned
 from engine.lifecycle.schedules import FiredSlot
 from engine.lifecycle.worker import EndedRun, PassReport
 from tasks import advance, fire
@@ -103,10 +102,10 @@ def test_the_scheduler_is_asked_between_two_transactions_whether_to_go_on() -> N
 def test_cleaning_is_one_pass_that_shows_it_lives_at_every_transaction() -> None:
     beats: list[int] = []
 
-    def clean(progress: Callable[[int], None]) -> Cleaned:
+    def clean(progress: Callable[[int], None]) -> dict[str, int]:
         for count in (500, 500, 3):
             progress(count)
-        return Cleaned(runs=1000, outbox=3, messages=0)
+        return {"runs": 1000, "outbox": 3, "messages": 0}
 
     passes = CleanPasses(clean, clean_shifts=lambda: 7)
     shown = passes.once(lambda: beats.append(1))
@@ -119,7 +118,7 @@ def test_cleaning_is_one_pass_that_shows_it_lives_at_every_transaction() -> None
 def test_cleaning_stops_at_the_next_transaction() -> None:
     transactions: list[int] = []
 
-    def clean(progress: Callable[[int], None]) -> Cleaned:
+    def clean(progress: Callable[[int], None]) -> dict[str, int]:
         while True:
             transactions.append(500)
             if len(transactions) == 2:

@@ -8,10 +8,12 @@ from psycopg import errors
 from sqlalchemy import Connection
 from sqlalchemy.exc import IntegrityError
 
+from db.statements.facts import lock_roles
+from db.statements.service_principals import lock_principal, roles_of
 from engine.core.errors import Refused
 from engine.core.trail import Cause
 from engine.directory.acts import perform
-from engine.directory.authority import Authority, authority_of
+from engine.directory.authority import NOBODY, Authority, authority_of
 from engine.directory.effects import Effect
 from engine.directory.facts import Facts, Key, Wanted
 from engine.directory.load import load_facts
@@ -39,9 +41,22 @@ def require_still(connection: Connection, cause: Cause, permission: str, organiz
 
     For commands outside the directory: call it behind the command, for users are locked after runs and workflows.
     """
+    allow(authority_now(connection, cause), permission, organization_id)
+
+
+def authority_now(connection: Connection, cause: Cause) -> Authority:
+    """What the actor may do, be it a user or a service principal, under locks that keep it so until the caller commits."""
+    if cause.actor_type == "service_principal" and cause.actor_id is not None:
+        return _authority_of_principal(connection, cause.realm_id, cause.actor_id)
     actor = actor_of(cause)
-    facts = load_facts(connection, Wanted(authority_of={actor}))
-    allow(authority_of(facts, actor), permission, organization_id)
+    return authority_of(load_facts(connection, Wanted(authority_of={actor})), actor)
+
+
+def _authority_of_principal(connection: Connection, realm_id: str, principal_id: str) -> Authority:
+    if lock_principal(connection, realm_id, principal_id, "share") != "active":
+        return NOBODY
+    held = lock_roles(connection, [(realm_id, role_id) for role_id in roles_of(connection, realm_id, principal_id)])
+    return Authority(tuple((None, frozenset(row.permissions)) for row in held))
 
 
 def actor_of(cause: Cause) -> Key:
