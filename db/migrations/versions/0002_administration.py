@@ -13,6 +13,7 @@ depends_on = None
 GRANTS = (
     "GRANT SELECT, INSERT, UPDATE ON service_principals TO tenure_app",
     "GRANT SELECT, INSERT, DELETE ON service_principal_roles, idempotency_keys TO tenure_app",
+    "GRANT UPDATE (created_at) ON idempotency_keys TO tenure_app",  # nobody changes it: a row is locked before it is cleaned
 )
 
 RULES = (
