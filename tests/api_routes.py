@@ -3,6 +3,7 @@ tests that go through all routes."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -15,6 +16,9 @@ from tests.factories import unique
 
 _app = create_app()
 
+DOCUMENT: Json = _app.openapi()
+"""The API's own document."""
+
 
 @dataclass(frozen=True)
 class Route:
@@ -25,9 +29,21 @@ class Route:
     path: str
     declares: str
     takes_body: bool
+    takes_key: bool = False
+    """Whether it needs an Idempotency-Key."""
 
     def __str__(self) -> str:
         return self.operation
+
+    @property
+    def parameters(self) -> list[str]:
+        """What its path names."""
+        return re.findall(r"{(\w+)}", self.path)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """What it needs beside a token."""
+        return {"Idempotency-Key": unique("key")} if self.takes_key else {}
 
     def filled(self, ids: Everything) -> str:
         """The path with these ids."""
@@ -35,13 +51,16 @@ class Route:
 
 
 def _routes() -> list[Route]:
-    operations = _app.openapi()["paths"]
+    operations = DOCUMENT["paths"]
     found = []
     for method, path, (declared,) in declarations(_app):
         operation = operations[path][method.lower()]
         if path.startswith(PREFIX):
             name, body = operation["operationId"], "requestBody" in operation
-            found.append(Route(name, method, path.removeprefix(PREFIX), declared.declares, body))
+            key = any(
+                each["name"] == "Idempotency-Key" and each["required"] for each in operation.get("parameters", ())
+            )
+            found.append(Route(name, method, path.removeprefix(PREFIX), declared.declares, body, key))
     return found
 
 
