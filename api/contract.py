@@ -6,14 +6,13 @@ python -m api.contract --check    exit status 1 unless the file is what would be
 
 from __future__ import annotations
 
-import argparse
 import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from api.app import create_app
 from api.settings import ApiSettings
+from engine.core.generated import write_or_check
 
 CONTRACT = Path(__file__).parent / "contracts" / "openapi.v1.json"
 
@@ -25,15 +24,7 @@ def text() -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line. Returns the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m api.contract", description="Writes the contract.")
-    parser.add_argument("--check", action="store_true", help="compare the file instead of writing it")
-    if not parser.parse_args(arguments).check:
-        CONTRACT.write_text(text())
-        return 0
-    if CONTRACT.exists() and CONTRACT.read_text() == text():
-        return 0
-    sys.stderr.write(f"{CONTRACT.name} is not what the routes say: run python -m api.contract\n")
-    return 1
+    return write_or_check("api.contract", CONTRACT, text, arguments)
 
 
 if __name__ == "__main__":

@@ -1,20 +1,20 @@
 """The tables, one aggregate a file. What must be true of a row is a constraint of its table.
 
-columns         the column types all share
-realms          tenants, their policy and the wording of their notices
-users           people; the row is the lock of what they hold
-organizations   organizations and memberships
-roles           roles and role assignments
-groups          groups, the roles they grant, their members
-subscriptions   webhook destinations and their secrets
-workflows       workflows, revisions, and the published triggers
-runs            runs, step attempts, approvals
-messages        notices queued for SMTP
-outbox          events of the directory, before and after dispatch
-audit           the audit trail
+columns             the column types all share
+realms              tenants, their policy and the wording of their notices
+users               people; the row is the lock of what they hold
+organizations       organizations and memberships
+roles               roles and role assignments
+groups              groups, the roles they grant, their members
+subscriptions       webhook destinations and their secrets
+workflows           workflows, revisions, and the published triggers
+runs                runs, step attempts, approvals
+messages            notices queued for SMTP
+outbox              events of the directory, before and after dispatch
+audit               the audit trail
 service_principals  machines and the roles they hold
-idempotency     keys of callers, so that a request made twice is done once
-shifts          who hosts the engine's loops at the moment
+idempotency         keys of callers, so that a request made twice is done once
+shifts              who hosts the engine's loops at the moment
 """
 
 from __future__ import annotations

@@ -14,5 +14,7 @@ trail        audit rows and outbox events, and on whose account
 ledger       the rows of a transaction, each table written once
 leases       who may advance a run, until when, under which fence
 shifts       who hosts the engine's loops
+idempotency  a request that carries a key is done once
+generated    files that are generated and kept
 failpoints   places at which a test can kill the worker
 """

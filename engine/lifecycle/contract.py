@@ -9,9 +9,7 @@ size of the whole) is said there in words, and checked by `engine.lifecycle.defi
 
 from __future__ import annotations
 
-import argparse
 import json
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +18,7 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
 from engine.core.durations import PATTERN
+from engine.core.generated import write_or_check
 from engine.lifecycle.contract_prose import DEFINITION, DURATION, MEMBERS, OBJECTS
 from engine.lifecycle.definition import Definition
 
@@ -108,15 +107,7 @@ def _told(schema: Schema, description: str) -> Schema:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line. Returns the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m engine.lifecycle.contract", description="Writes the contract.")
-    parser.add_argument("--check", action="store_true", help="compare the file instead of writing it")
-    if not parser.parse_args(arguments).check:
-        CONTRACT.write_text(text())
-        return 0
-    if CONTRACT.exists() and CONTRACT.read_text() == text():
-        return 0
-    sys.stderr.write(f"{CONTRACT.name} is not what the models say: run python -m engine.lifecycle.contract\n")
-    return 1
+    return write_or_check("engine.lifecycle.contract", CONTRACT, text, arguments)
 
 
 if __name__ == "__main__":
