@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
-import pytest
-
-from db.session import Database
 from engine.directory.permissions import CATALOGUE
-from tests.calling import Api, an_api, paths, problem
+from tests.calling import Api, paths, problem
 from tests.driver import owner, rows
 from tests.factories import unique
 
 LATER = "2099-01-01T00:00:00Z"
-
-
-@pytest.fixture(scope="module")
-def api(module_database: Database) -> Iterator[Api]:
-    with an_api(module_database) as api:
-        yield api
 
 
 def events(api: Api, user_id: str) -> list[str]:

@@ -10,9 +10,8 @@ from typing import Any
 import httpx
 import pytest
 
-from db.session import Database
 from tests.api_routes import BODIES, ROUTES, Route
-from tests.calling import Api, an_api, paths, problem
+from tests.calling import Api, paths, problem
 from tests.definitions import definition, step
 from tests.everything import Everything, everything
 from tests.factories import unique
@@ -44,12 +43,6 @@ UNREADABLE: dict[str, bytes] = {
     "an unfinished string": b'{"name": "' + b"\\" * 5001,
 }
 NOT_OBJECTS: list[Any] = [[], "text", 5, True, [{}], ""]
-
-
-@pytest.fixture(scope="module")
-def api(module_database: Database) -> Iterator[Api]:
-    with an_api(module_database) as api:
-        yield api
 
 
 @pytest.fixture(scope="module")

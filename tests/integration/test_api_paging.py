@@ -9,15 +9,9 @@ from typing import Any
 import pytest
 
 from db.session import Database
-from tests.calling import Api, an_api, paths
+from tests.calling import Api, paths
 from tests.definitions import definition
 from tests.factories import TestRealm, a_realm
-
-
-@pytest.fixture(scope="module")
-def api(module_database: Database) -> Iterator[Api]:
-    with an_api(module_database) as api:
-        yield api
 
 
 def pages(api: Api, path: str, **query: Any) -> Iterator[list[Any]]:

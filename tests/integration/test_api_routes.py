@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import httpx
 import pytest
@@ -11,22 +11,15 @@ from fastapi.routing import APIRoute, iter_route_contexts
 from api.app import create_app
 from api.bodies import StrictRoute
 from api.openapi import declarations
-from db.session import Database
 from engine.directory.permissions import CATALOGUE
 from tests.api_routes import BODIES, PERMISSIONS, ROUTES, Route, body_of
-from tests.calling import Api, an_api, problem
+from tests.calling import Api, problem
 from tests.everything import Everything, everything, nothing
 from tests.factories import TestRealm, a_realm
 
 Holders = Callable[[frozenset[str]], Api]
 
 ADMINISTRATION = [route for route in ROUTES if route.declares != "account"]
-
-
-@pytest.fixture(scope="module")
-def api(module_database: Database) -> Iterator[Api]:
-    with an_api(module_database) as api:
-        yield api
 
 
 @pytest.fixture(scope="module")

@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
-from db.session import Database
 from engine.egress.signing import Secret
-from tests.calling import Api, an_api, problem
+from tests.calling import Api, problem
 from tests.driver import owner, rows
 from tests.factories import KEYRING, a_realm, unique
 
 URL = "https://hooks.example.org/path?key=k3y"
-
-
-@pytest.fixture(scope="module")
-def api(module_database: Database) -> Iterator[Api]:
-    with an_api(module_database) as api:
-        yield api
 
 
 def made(api: Api, **members: object) -> dict[str, str]:

@@ -11,16 +11,10 @@ import rfc8785
 
 from db.session import Database
 from engine.lifecycle.worker import Worker
-from tests.calling import Api, an_api, paths, problem
+from tests.calling import Api, paths, problem
 from tests.definitions import Json, definition, event, id_of, step
 from tests.driver import age, approval_of, drain, rows, working
 from tests.factories import unique
-
-
-@pytest.fixture(scope="module")
-def api(module_database: Database) -> Iterator[Api]:
-    with an_api(module_database) as api:
-        yield api
 
 
 @pytest.fixture(scope="module")

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
 import jsonschema
 import pytest
-from pytest_httpserver import HTTPServer
 from standardwebhooks import Webhook, WebhookVerificationError
 from werkzeug import Response
 
@@ -34,26 +32,10 @@ from tests.driver import (
     working,
 )
 from tests.endpoints import SECRET, Endpoint, nobody_s_url, silent_endpoint
-from tests.factories import KEYRING, TestRealm, a_realm
+from tests.factories import KEYRING, TestRealm
 
 CONTRACT = Path(__file__).parents[2] / "api/contracts/step-call.v1.json"
 SIX_HOURS = 6 * 3600
-
-
-@pytest.fixture
-def acme(module_database: Database) -> TestRealm:
-    return a_realm(module_database)
-
-
-@pytest.fixture
-def worker(module_database: Database) -> Iterator[Worker]:
-    with working(module_database) as worker:
-        yield worker
-
-
-@pytest.fixture
-def endpoint(httpserver: HTTPServer, acme: TestRealm) -> Endpoint:
-    return Endpoint(httpserver, acme)
 
 
 @pytest.fixture

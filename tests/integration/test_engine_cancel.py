@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Iterator
 
 import pytest
-from pytest_httpserver import HTTPServer
 from werkzeug import Response
 
 from db.session import Database
@@ -35,22 +33,6 @@ from tests.endpoints import Endpoint
 from tests.factories import TestRealm, a_realm
 
 CANCELLED = ["workflow.run.cancel_requested", "workflow.run.failed", "workflow.run.cancelled"]
-
-
-@pytest.fixture
-def acme(module_database: Database) -> TestRealm:
-    return a_realm(module_database)
-
-
-@pytest.fixture
-def worker(module_database: Database) -> Iterator[Worker]:
-    with working(module_database) as worker:
-        yield worker
-
-
-@pytest.fixture
-def endpoint(httpserver: HTTPServer, acme: TestRealm) -> Endpoint:
-    return Endpoint(httpserver, acme)
 
 
 @pytest.fixture

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from pytest_httpserver import HTTPServer
 from werkzeug import Response
 
-from db.session import Database
 from engine.directory import roles
 from engine.directory.acts import perform
 from engine.directory.facts import Facts, Wanted
@@ -32,24 +30,12 @@ from tests.driver import (
     trail_of,
     trigger,
     wake,
-    working,
 )
 from tests.endpoints import Endpoint
-from tests.factories import TestRealm, a_realm
+from tests.factories import TestRealm
 
 PAUSE = step("wait", id="pause")
 """Time for something to happen between what was done and the failure."""
-
-
-@pytest.fixture
-def acme(module_database: Database) -> TestRealm:
-    return a_realm(module_database)
-
-
-@pytest.fixture
-def worker(module_database: Database) -> Iterator[Worker]:
-    with working(module_database) as worker:
-        yield worker
 
 
 @pytest.fixture
@@ -281,11 +267,6 @@ def test_an_owner_whom_the_undo_would_leave_an_organization_without_ends_the_run
 
 
 # notify_endpoint
-
-
-@pytest.fixture
-def endpoint(httpserver: HTTPServer, acme: TestRealm) -> Endpoint:
-    return Endpoint(httpserver, acme)
 
 
 @pytest.fixture

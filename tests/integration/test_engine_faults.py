@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 
 import pytest
-from pytest_httpserver import HTTPServer
 from sqlalchemy.exc import IntegrityError, OperationalError
 
 from db.session import Database
@@ -64,11 +63,6 @@ def acme(module_database: Database) -> TestRealm:
 def worker(module_database: Database) -> Iterator[Worker]:
     with working(module_database, tenant_batch_share=50) as worker:
         yield worker
-
-
-@pytest.fixture
-def endpoint(httpserver: HTTPServer, acme: TestRealm) -> Endpoint:
-    return Endpoint(httpserver, acme)
 
 
 def cut_off(acme: TestRealm, table: str, when: str) -> AbstractContextManager[None]:

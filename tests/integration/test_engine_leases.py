@@ -9,7 +9,6 @@ from contextlib import AbstractContextManager
 from datetime import timedelta
 
 import pytest
-from pytest_httpserver import HTTPServer
 from sqlalchemy.exc import OperationalError
 
 from db.session import Database
@@ -51,11 +50,6 @@ LEASE = SETTINGS.lease_duration.total_seconds()
 def acme(module_database: Database) -> TestRealm:
     """Alone in its database: claims take whatever is due."""
     return a_realm(emptied(module_database))
-
-
-@pytest.fixture
-def endpoint(httpserver: HTTPServer, acme: TestRealm) -> Endpoint:
-    return Endpoint(httpserver, acme)
 
 
 def claimed(database: Database, owner: str, *, batch: int = 50) -> list[Lease]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from db.session import Database
 from engine.lifecycle import approvals
 from engine.lifecycle.worker import Worker
 from tests.definitions import Json, definition, step
@@ -26,7 +25,7 @@ from tests.driver import (
     wake,
     working,
 )
-from tests.factories import TestRealm, a_realm
+from tests.factories import TestRealm
 
 REFUSED = [
     "workflow.run.started",
@@ -34,17 +33,6 @@ REFUSED = [
     "workflow.run.failed",
     "workflow.run.failed",  # the second one ends the run: there was nothing to undo
 ]
-
-
-@pytest.fixture
-def acme(module_database: Database) -> TestRealm:
-    return a_realm(module_database)
-
-
-@pytest.fixture
-def worker(module_database: Database) -> Iterator[Worker]:
-    with working(module_database) as worker:
-        yield worker
 
 
 @pytest.fixture

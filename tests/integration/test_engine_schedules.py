@@ -9,7 +9,6 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from db.session import Database
 from engine.core.errors import DefinitionInvalid
 from engine.core.failpoints import arm
 from engine.lifecycle import revisions
@@ -19,27 +18,16 @@ from engine.lifecycle.triggers import start_for_events
 from engine.lifecycle.worker import Worker
 from engine.outbox.dispatch import dispatch
 from tests.definitions import Json, definition, schedule, step
-from tests.driver import AnyRow, attempts_of, drain, owner, rows, working
-from tests.factories import TestRealm, a_realm
+from tests.driver import AnyRow, attempts_of, drain, owner, rows
+from tests.factories import TestRealm
 
 HOUR = timedelta(hours=1)
 NOON = datetime(2026, 3, 28, 12, tzinfo=UTC)
 
 
 @pytest.fixture
-def acme(module_database: Database) -> TestRealm:
-    return a_realm(module_database)
-
-
-@pytest.fixture
 def role(acme: TestRealm) -> str:
     return acme.role(None, "realm.users.read", boundary="realm")
-
-
-@pytest.fixture
-def worker(module_database: Database) -> Iterator[Worker]:
-    with working(module_database) as worker:
-        yield worker
 
 
 @contextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import get_args
 
 import pytest
@@ -18,7 +17,7 @@ from engine.lifecycle import approvals, revisions, runs
 from engine.lifecycle.states import APPROVAL, REVISION, RUN, WORKFLOW
 from engine.lifecycle.worker import Worker
 from tests.definitions import Json, definition, step
-from tests.driver import age, approval_of, drain, emptied, owner, rows, run_of, wake, working
+from tests.driver import age, approval_of, drain, emptied, owner, rows, run_of, wake
 from tests.endpoints import Endpoint
 from tests.factories import TestRealm, a_realm
 
@@ -73,12 +72,6 @@ def test_every_state_can_be_reached_from_the_first(module_database: Database) ->
 @pytest.fixture
 def acme(module_database: Database) -> TestRealm:
     return a_realm(emptied(module_database))
-
-
-@pytest.fixture
-def worker(module_database: Database) -> Iterator[Worker]:
-    with working(module_database) as worker:
-        yield worker
 
 
 _RECORDER = (

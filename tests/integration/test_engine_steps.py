@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from db.session import Database
 from engine.lifecycle import approvals
 from engine.lifecycle.definition import canonical, parse
 from engine.lifecycle.worker import Worker
@@ -26,22 +24,10 @@ from tests.driver import (
     rows,
     run_of,
     trail_of,
-    working,
 )
-from tests.factories import TestRealm, a_realm
+from tests.factories import TestRealm
 
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
-
-
-@pytest.fixture
-def acme(module_database: Database) -> TestRealm:
-    return a_realm(module_database)
-
-
-@pytest.fixture
-def worker(module_database: Database) -> Iterator[Worker]:
-    with working(module_database) as worker:
-        yield worker
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -23,17 +22,6 @@ from engine.outbox.dispatch import dispatch
 from tests.definitions import Json, definition, event, step
 from tests.driver import AnyRow, audit_of, drain, outcome, owner, rows, run_of, working
 from tests.factories import TestRealm, a_realm
-
-
-@pytest.fixture
-def acme(module_database: Database) -> TestRealm:
-    return a_realm(module_database)
-
-
-@pytest.fixture
-def worker(module_database: Database) -> Iterator[Worker]:
-    with working(module_database) as worker:
-        yield worker
 
 
 def listening(*event_types: str, steps: list[Json] | None = None, **members: Any) -> Json:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
@@ -27,7 +26,6 @@ from tests.driver import (
     run_of,
     trail_of,
     trigger,
-    working,
 )
 from tests.factories import TestRealm, a_realm
 
@@ -35,12 +33,6 @@ from tests.factories import TestRealm, a_realm
 @pytest.fixture
 def acme(module_database: Database) -> TestRealm:
     return a_realm(emptied(module_database))
-
-
-@pytest.fixture
-def worker(module_database: Database) -> Iterator[Worker]:
-    with working(module_database) as worker:
-        yield worker
 
 
 def expire(acme: TestRealm, user_id: str) -> None:
