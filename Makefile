@@ -10,7 +10,7 @@ export UV_PYTHON_DOWNLOADS := never
 export UV_PROJECT_ENVIRONMENT := $(VENV)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up test check fmt crash contracts clean
+.PHONY: help demo up test check fmt crash fuzz contracts clean
 
 help: ## what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,6 +26,9 @@ test: $(INSTALLED) ## the tests
 
 crash: $(INSTALLED) ## the long form of the tests that kill, stop and take away (MINUTES=15)
 	@TENURE_CRASH_MINUTES=$(MINUTES) $(BIN)/python -m pytest -m long --timeout 3600 -v -s
+
+fuzz: $(INSTALLED) ## schemathesis over the running API (FUZZ_CASES=5000 FUZZ_SEED=...)
+	@$(BIN)/python -m tests.fuzz
 
 check: $(INSTALLED) ## format, lint, types, layers, contracts
 	@$(BIN)/ruff format --check .

@@ -1,4 +1,4 @@
-"""The application: `uvicorn api.app:create_app --factory`."""
+"""The application. It is served by `python -m api.server`."""
 
 from __future__ import annotations
 
@@ -13,22 +13,31 @@ from starlette.concurrency import run_in_threadpool
 from api import handlers
 from api.edge import Edge
 from api.issuer import LocalIssuer
+from api.measured import Measured
+from api.metrics import Metrics
 from api.openapi import described
 from api.parts import Parts
 from api.routes import (
     audit_events,
+    diagnostics,
+    events,
     groups,
     health,
     keys,
+    metrics,
     my_approvals,
     organizations,
+    outbox_events,
     permissions,
     revisions,
     role_assignments,
     roles,
+    service_principals,
+    settings,
     users,
     webhook_subscriptions,
     workflow_approvals,
+    workflow_life,
     workflow_runs,
     workflows,
 )
@@ -38,7 +47,9 @@ from engine.egress.secrets import Keyring
 
 IN_REALM: tuple[APIRouter, ...] = (
     workflows.router,
+    workflow_life.router,
     revisions.router,
+    diagnostics.router,
     workflow_runs.router,
     workflow_approvals.router,
     my_approvals.router,
@@ -47,13 +58,17 @@ IN_REALM: tuple[APIRouter, ...] = (
     groups.router,
     roles.router,
     role_assignments.router,
+    service_principals.router,
     webhook_subscriptions.router,
+    settings.router,
     permissions.router,
     audit_events.router,
+    events.router,
+    outbox_events.router,
 )
 """Below /api/v1/realms/{realm_id}."""
 
-OUTSIDE: tuple[APIRouter, ...] = (health.router, keys.router)
+OUTSIDE: tuple[APIRouter, ...] = (health.router, keys.router, metrics.router)
 
 PREFIX = "/api/v1/realms/{realm_id}"
 
@@ -92,7 +107,10 @@ def create_app(
     for router in OUTSIDE:
         app.include_router(router)
     handlers.install(app)
-    app.add_middleware(Edge, body_limit=settings.body_limit)
+    app.add_middleware(Edge, settings=settings)
+    app.state.metrics = Metrics() if settings.metrics else None
+    if app.state.metrics is not None:
+        app.add_middleware(Measured, metrics=app.state.metrics)
     app.openapi = lambda: _once(app)  # type: ignore[method-assign]
     return app
 

@@ -60,7 +60,7 @@ class Caller:
 
 
 class _Verified:
-    """The token's claims: for this audience, and for the realm of the path."""
+    """The token's claims: for this audience, and for the realm of the path. Who fails too often is held up (limits.py)."""
 
     def __init__(self, audience: Audience) -> None:
         self.audience = audience
@@ -71,12 +71,16 @@ class _Verified:
         realm_id: Annotated[str, Path(description="The realm.", examples=["rlm_01jbh0ybgaravg3xcq0zdp2eg0"])],
         credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)],
     ) -> Claims:
+        parts = parts_of(request)
         if credentials is None:
+            parts.limits.count_unknown(request.client)
             raise Problem("unauthenticated", "This needs a bearer token.", headers={"WWW-Authenticate": "Bearer"})
         try:
-            claims = parts_of(request).verifier.verify(credentials.credentials, self.audience)
+            claims = parts.verifier.verify(credentials.credentials, self.audience)
         except TokenRefused:
-            raise _token_refused() from None
+            raise _token_refused(request) from None
+        request.state.counted_as = f"{claims.realm_id}/{claims.subject_id}"
+        parts.limits.require_few(request.state.counted_as)
         if claims.realm_id != realm_id:
             raise Problem("not_found", "This realm does not exist.")
         if self.audience == "admin" and not claims.is_machine and "mfa" not in claims.methods:
@@ -185,12 +189,13 @@ def _caller(request: Request, claims: Claims, connection: Connection) -> Caller:
     read = principal_standing if claims.is_machine else standing
     rows = read(connection, claims.realm_id, claims.subject_id)
     if not rows or rows[0].state != "active":
-        raise _token_refused()
+        raise _token_refused(request)
     grants = tuple((row.organization_id, frozenset(row.permissions)) for row in rows if row.permissions is not None)
     kind: Literal["user", "service_principal"] = "service_principal" if claims.is_machine else "user"
     return Caller(claims.realm_id, claims.subject_id, kind, request.state.request_id, Authority(grants))
 
 
-def _token_refused() -> Problem:
+def _token_refused(request: Request) -> Problem:
+    parts_of(request).limits.count_unknown(request.client)
     challenge = {"WWW-Authenticate": 'Bearer error="invalid_token"'}
     return Problem("unauthenticated", "The token is not valid here.", headers=challenge)

@@ -10,10 +10,13 @@ from typing import Any
 import rfc9457
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
+from fastapi.routing import iter_route_contexts
 from fastapi_problem.handler import ExceptionHandler, new_exception_handler
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.exceptions import HTTPException
+from starlette.responses import Response
 
+from api.parts import parts_of
 from api.problems import KINDS, MAX_ERRORS, TYPE, Problem, code_of, error_at
 from db.errors import DatabaseUnavailable
 from engine.core.canonical import path_to
@@ -30,6 +33,7 @@ _OF_STATUS: Mapping[int, str] = {
     400: "bad_request",
     404: "not_found",
     405: "method_not_allowed",
+    408: "request_timeout",
     413: "content_too_large",
     415: "unsupported_media_type",
 }
@@ -46,6 +50,7 @@ def install(app: FastAPI) -> None:
             DatabaseUnavailable: _unavailable,
             SQLAlchemyError: _database,
         },
+        post_hooks=[_count],
         documentation_uri_template=TYPE,
         http_exception_handler=_http,
         request_validation_handler=_request_invalid,
@@ -66,6 +71,14 @@ class _Unexpected(Problem):
 
     def __init__(self, detail: str | None = None, **_: Any) -> None:
         super().__init__("internal_error")
+
+
+def _count(content: dict[str, Any], request: Request, answer: Response) -> tuple[dict[str, Any], Response]:
+    """A refusal counts against a caller who is known (auth.py says as whom). Who is not known was counted there."""
+    caller = getattr(request.state, "counted_as", None)
+    if caller is not None and 400 <= answer.status_code < 500 and answer.status_code not in (401, 429):
+        parts_of(request).limits.count_refusal(caller)
+    return content, answer
 
 
 def _refused(_: ExceptionHandler, request: Request, refusal: Refused) -> Problem:
@@ -95,9 +108,17 @@ def _database(_: ExceptionHandler, request: Request, error: SQLAlchemyError) -> 
     return Problem("internal_error")
 
 
-def _http(_: ExceptionHandler, __: Request, error: HTTPException) -> Problem:
+def _http(_: ExceptionHandler, request: Request, error: HTTPException) -> Problem:
     code = _OF_STATUS.get(error.status_code, "bad_request" if error.status_code < 500 else "internal_error")
-    return Problem(code, headers=error.headers)
+    headers = {"Allow": _offered(request)} if error.status_code == 405 else error.headers
+    return Problem(code, headers=headers)
+
+
+def _offered(request: Request) -> str:
+    """The methods of all routes of this address. The router names those of the first of them alone."""
+    contexts = [each for each in iter_route_contexts(request.app.routes) if each.methods]
+    path = next(each.path for each in contexts if each.path_regex.match(request.scope["path"]))
+    return ", ".join(sorted({method for each in contexts if each.path == path for method in each.methods or ()}))
 
 
 def _request_invalid(_: ExceptionHandler, request: Request, invalid: RequestValidationError) -> Problem:

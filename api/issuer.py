@@ -19,6 +19,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from api.settings import LOCAL_ISSUER
 from api.tokens import Audience, VerifyingKey
 from engine.core.errors import Refused
+from engine.core.ids import Prefix, is_id
 from engine.core.key_file import create_key_file
 
 KEY_FILE = "issuer.key"
@@ -53,20 +54,22 @@ class LocalIssuer:
     def issue(
         self,
         realm_id: str,
-        user_id: str,
+        subject_id: str,
         audience: Audience = "admin",
         lifetime: timedelta = timedelta(hours=1),
         *,
         mfa: bool = True,
     ) -> str:
-        """A token for a user, from now on. Whether the user exists is asked when the token is used."""
+        """A token for a user or a service principal, which has no sign-in to tell of, from now on. Whether there is one is asked
+        when the token is used."""
+        methods = [] if is_id(subject_id, Prefix.SERVICE_PRINCIPAL) else ["pwd", "mfa"] if mfa else ["pwd"]
         issued_at = int(datetime.now(UTC).timestamp())
         claims = {
             "iss": self.issuer,
             "aud": audience,
-            "sub": user_id,
+            "sub": subject_id,
             "realm": realm_id,
-            "amr": ["pwd", "mfa"] if mfa else ["pwd"],
+            **({"amr": methods} if methods else {}),
             "iat": issued_at,
             "exp": issued_at + int(lifetime.total_seconds()),
         }

@@ -1,8 +1,9 @@
-"""The OpenAPI document: FastAPI's, with every problem an operation can answer, and the permission it declares."""
+"""The OpenAPI document: FastAPI's, with every answer an operation can give, the permission it declares, and what the parts in
+`api.document` add. Complete enough to generate a client from."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fastapi import FastAPI
@@ -10,36 +11,35 @@ from fastapi.dependencies.models import Dependant
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute, iter_route_contexts
 
-from api.auth import Declared
-from api.problems import KINDS, MEDIA_TYPE
+from api.auth import Declared, Permitted
+from api.document import answers, callers, definition, polish, problems, words
 
 Schema = dict[str, Any]
 
-PROBLEM: Schema = {
-    "type": "object",
-    "title": "Problem",
-    "description": "RFC 9457. `code` is stable; `errors` names the members at fault.",
-    "required": ["type", "title", "status", "code"],
-    "properties": {
-        "type": {"type": "string", "format": "uri"},
-        "title": {"type": "string"},
-        "status": {"type": "integer"},
-        "detail": {"type": "string"},
-        "code": {"type": "string", "enum": sorted(KINDS)},
-        "errors": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "required": ["path", "code", "message"],
-                "properties": {
-                    "path": {"type": "string", "examples": ["definition.steps[2].role_id"]},
-                    "code": {"type": "string"},
-                    "message": {"type": "string"},
-                },
-            },
-        },
-    },
+BESIDES: Mapping[str, tuple[int, ...]] = {
+    "enable_workflow": (422,),  # what the definition names is gone
+    "get_metrics": (404,),  # the operator has switched it off
+    "publish_revision": (422,),
 }
+"""Refusals that the form of an operation does not tell."""
+
+NEVER_409 = frozenset(
+    {
+        "change_settings",
+        "delete_subscription",
+        "disable_service_principal",
+        "disable_subscription",
+        "enable_service_principal",
+        "reactivate_user",
+        "remove_group_member",
+        "remove_group_role",
+        "resume_subscription",
+        "rotate_secret",
+        "suspend_user",
+        "validate_definition",
+    }
+)
+"""Operations that change something, or look as if, whatever the present state is."""
 
 
 def declarations(app: FastAPI) -> Iterator[tuple[str, str, list[Declared]]]:
@@ -53,27 +53,62 @@ def declarations(app: FastAPI) -> Iterator[tuple[str, str, list[Declared]]]:
 
 def described(app: FastAPI) -> Schema:
     """The document."""
-    document = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
+    document = get_openapi(
+        title=app.title,
+        version=app.version,
+        summary=app.description,
+        description=words.INTRODUCTION,
+        routes=app.routes,
+        tags=[{"name": name, "description": meaning} for name, meaning in words.TAGS.items()],
+        servers=[{"url": "/", "description": "Where this document is served."}],
+    )
+    polish.name_pages(document)
     schemas = document["components"]["schemas"]
     for name in ("HTTPValidationError", "ValidationError"):
         schemas.pop(name, None)
-    schemas["Problem"] = PROBLEM
-    document["components"]["responses"] = {_name(status): _answer(status) for status in _PROBLEM_STATUSES}
+    schemas |= problems.schemas()
+    definition.insert(schemas)
+    polish.polish_components(schemas)
+    document["components"] |= {
+        "responses": problems.answers(),
+        "headers": answers.HEADERS,
+        "securitySchemes": callers.SCHEMES,
+    }
     for method, path, (declared,) in declarations(app):
-        operation = document["paths"][path][method.lower()]
-        operation["x-permission"] = declared.declares
-        for status in _statuses(method, declared, operation):
-            operation["responses"][str(status)] = {"$ref": f"#/components/responses/{_name(status)}"}
-        operation["responses"] = dict(sorted(operation["responses"].items()))
+        _complete(document["paths"][path][method.lower()], method, declared, schemas)
+    document["webhooks"] = definition.webhooks(schemas)
     return document
 
 
-_PROBLEM_STATUSES = sorted({kind.status for kind in KINDS.values()} - {405})
-"""405 is the answer of no operation."""
+def _complete(operation: Schema, method: str, declared: Declared, schemas: dict[str, Schema]) -> None:
+    """Say who may call, what is taken and what is answered."""
+    operation["x-permission"] = declared.declares
+    operation["security"] = callers.security(declared)
+    operation["description"] = f"{operation['description']}\n\n{callers.told(declared)}"
+    for parameter in operation.get("parameters", ()):
+        polish.polish_parameter(parameter, schemas)
+    refusals = {str(status): problems.reference(status) for status in _refusals(operation, method, declared)}
+    successes = {status: answer for status, answer in operation["responses"].items() if status < "400"}
+    operation["responses"] = dict(sorted({**successes, **refusals}.items()))
+    answers.complete(operation, schemas)
 
 
-def _name(status: int) -> str:
-    return f"Problem{status}"
+def _refusals(operation: Schema, method: str, declared: Declared) -> set[int]:
+    """Every status that is no success."""
+    statuses = {400, 413, 431, 500, 503}
+    body = "requestBody" in operation
+    if declared.declares != "public":
+        statuses |= {401, 404, 429}
+    if isinstance(declared, Permitted):
+        statuses.add(403)
+    if body:
+        statuses |= {408, 415}
+    if body or any(parameter["in"] != "path" for parameter in operation.get("parameters", ())):
+        statuses.add(422)
+    name = operation["operationId"]
+    if method != "GET" and name not in NEVER_409:
+        statuses.add(409)
+    return statuses.union(BESIDES.get(name, ()))
 
 
 def _declared(dependant: Dependant) -> Iterator[Declared]:
@@ -82,26 +117,3 @@ def _declared(dependant: Dependant) -> Iterator[Declared]:
         yield call
     for inner in dependant.dependencies:
         yield from _declared(inner)
-
-
-def _statuses(method: str, declared: Declared, operation: Schema) -> Iterator[int]:
-    yield from (413, 500, 503)
-    if declared.declares != "public":
-        yield from (401, 403, 404, 422)
-    if method != "GET":
-        yield 409
-    if "requestBody" in operation:
-        yield from (400, 415)
-
-
-def _answer(status: int) -> Schema:
-    titles = [f"`{code}`: {kind.title}" for code, kind in KINDS.items() if kind.status == status]
-    answer: Schema = {
-        "description": "; ".join(titles),
-        "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
-    }
-    if status == 503:
-        answer["headers"] = {"Retry-After": {"description": "Seconds.", "schema": {"type": "integer"}}}
-    if status == 401:
-        answer["headers"] = {"WWW-Authenticate": {"schema": {"type": "string"}}}
-    return answer

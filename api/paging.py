@@ -41,6 +41,8 @@ class PageQuery(BaseModel):
 class Page(BaseModel, Generic[A]):
     """One page. `next_cursor` is null on the last one."""
 
+    model_config = ConfigDict(json_schema_extra={"description": "One page. `next_cursor` is null on the last one."})
+
     items: list[A]
     next_cursor: str | None
 

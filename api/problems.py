@@ -37,14 +37,18 @@ KINDS: Mapping[str, Kind] = {
     "self_action": Kind(403, "Nobody does this to themselves"),
     "not_found": Kind(404, "This does not exist"),
     "method_not_allowed": Kind(405, "This method is not offered here"),
+    "request_timeout": Kind(408, "The request took too long to arrive"),
     "conflict": Kind(409, "The present state does not allow this"),
     "not_a_member": Kind(409, "The user is not a member of the organization"),
     "content_too_large": Kind(413, "The body is too large"),
     "unsupported_media_type": Kind(415, "The body must be JSON"),
     "validation_failed": Kind(422, "Something in the request is not valid"),
     "invalid_destination": Kind(422, "The destination cannot be called"),
+    "too_many_requests": Kind(429, "Too many requests have failed"),
+    "head_too_large": Kind(431, "The head of the request is too large"),
     "internal_error": Kind(500, "Something went wrong on our side"),
     "contention": Kind(503, "Somebody else is changing the same thing"),
+    "overloaded": Kind(503, "Too many are calling at once"),
     "unavailable": Kind(503, "Something we need is away"),
 }
 """Every code there is."""
@@ -58,18 +62,22 @@ _SAME_AS: Mapping[str, str] = {
 }
 """Categories of the engine that have no code of their own here. One that is in neither table is a conflict."""
 
-_RETRY_AFTER: Mapping[str, str] = {"contention": "1", "unavailable": "5"}
+_RETRY_AFTER: Mapping[str, str] = {"contention": "1", "overloaded": "1", "unavailable": "5"}
 """Seconds."""
 
 _SENTENCES: Mapping[str, str] = {
     "bad_request": "The request could not be read.",
     "not_found": "There is nothing at this address.",
     "method_not_allowed": "This address does not take this method.",
+    "request_timeout": "The request did not arrive whole within the time that this API waits for it.",
     "content_too_large": "The body is larger than this API takes.",
     "unsupported_media_type": "The body must be sent as application/json.",
+    "too_many_requests": "Too many requests have failed within a minute. Those that succeed are not counted.",
+    "head_too_large": "The request line and the headers are together larger than this API takes.",
     "internal_error": "The request failed; nothing was changed by it. The request id finds it in the log.",
     "contention": "Another transaction was changing the same thing; nothing was changed by this one.",
-    "unavailable": "The database cannot be used at the moment; whether this was done is to be seen by reading again.",
+    "overloaded": "More requests are under way than this API takes at once; this one was not begun.",
+    "unavailable": "What this needs cannot be reached at the moment; whether it was done is to be seen by reading again.",
 }
 
 

@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema
-from pydantic_core import PydanticCustomError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetJsonSchemaHandler,
+    PlainSerializer,
+    WithJsonSchema,
+)
+from pydantic_core import PydanticCustomError, core_schema
 
 _MOMENT = re.compile(
     r"([0-9]{4})-[0-9]{2}-[0-9]{2}[Tt][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?([Zz]|[+-][0-9]{2}:[0-9]{2})"
@@ -25,6 +35,18 @@ class Answer(BaseModel):
     """What a caller is told, made from a row."""
 
     model_config = ConfigDict(from_attributes=True, frozen=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Documented:
+    """Says in the document what a validator of ours asks for, and JSON Schema has words for."""
+
+    keywords: dict[str, Any]
+
+    def __get_pydantic_json_schema__(
+        self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        return {**handler(schema), **self.keywords}
 
 
 def _without_default(schema: dict[str, Any]) -> None:
@@ -47,10 +69,19 @@ def _moment(value: object) -> datetime:
     raise PydanticCustomError("tenure_moment", "must be a moment such as 2026-10-11T09:00:00Z")
 
 
+_YEAR = "(19[7-9][0-9]|[2-8][0-9]{3}|9[0-8][0-9]{2}|99[0-8][0-9]|999[0-8])"
+
 Moment = Annotated[
     datetime,
     BeforeValidator(_moment),
-    WithJsonSchema({"type": "string", "format": "date-time", "examples": ["2027-10-11T09:00:00Z"]}),
+    WithJsonSchema(
+        {
+            "type": "string",
+            "format": "date-time",
+            "pattern": f"^{_MOMENT.pattern.replace('([0-9]{4})', _YEAR)}$",
+            "examples": ["2099-01-01T00:00:00Z"],
+        }
+    ),
 ]
 """A moment in the request, in aware UTC."""
 
@@ -76,7 +107,7 @@ def _whole(value: object) -> int:
     raise PydanticCustomError("tenure_number", "must be a whole number of at most nine digits")
 
 
-Whole = Annotated[int, BeforeValidator(_whole)]
+Whole = Annotated[int, BeforeValidator(_whole), Documented({"type": "integer", "minimum": 1, "maximum": 999_999_999})]
 
 PLAIN = r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]+$"
 """Text of one line without control characters."""
@@ -97,7 +128,15 @@ def _name(value: str) -> str:
     return value
 
 
-Name = Annotated[str, Field(min_length=1, max_length=100, pattern=PLAIN), AfterValidator(_name)]
+_INK = r"[^\x00-\x20\x7f-\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]"
+"""What is neither a control character nor a space of any kind."""
+
+Name = Annotated[
+    str,
+    Field(min_length=1, max_length=100, pattern=PLAIN),
+    AfterValidator(_name),
+    Documented({"pattern": rf"^{_INK}({PLAIN[1:-2]}*{_INK})?$"}),
+]
 """What a thing is called: one line."""
 
 Email = Annotated[

@@ -1,14 +1,12 @@
-"""Tokens: JWTs of an issuer whose keys a `KeySource` knows. Today that is the local issuer (issuer.py); OIDC discovery is
-one more source.
+"""Tokens: JWTs of an issuer that the operator trusts, be it the local one (issuer.py) or a provider (oidc.py).
 
-What the JWT library lets through is refused here (STACK.md): claims twice, numbers as text or beyond all bounds, an empty
-or strange `sub`, other types of token, tokens of any size, critical headers.
+How a token is written is checked by compact.py, its signature by the JWT library, with one key and the one algorithm of that
+key. What the library lets through besides is refused here (STACK.md): numbers as text, an empty or strange subject, an
+audience for everything.
 """
 
 from __future__ import annotations
 
-import base64
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -17,23 +15,15 @@ from typing import Any, Literal, Protocol
 import jwt
 from jwt.exceptions import PyJWTError
 
-from api.settings import LOCAL_ISSUER, ApiSettings
-from engine.core.canonical import load
-from engine.core.errors import Refused
+from api.compact import MAX_TOKEN, Compact, TokenRefused
+from api.settings import ApiSettings
 from engine.core.ids import Prefix, is_id
+
+__all__ = ["MAX_TOKEN", "Audience", "Claims", "KeySource", "TokenRefused", "TrustedIssuer", "Verifier", "VerifyingKey"]
 
 Audience = Literal["admin", "account"]
 
-MAX_TOKEN = 8192
-"""Characters of a token."""
-
-_COMPACT = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+")
-_TYPES = frozenset({"jwt", "at+jwt"})
 _TIMES = ("exp", "iat", "nbf")
-
-
-class TokenRefused(Exception):
-    """The token is not one that counts. Why is for our own log: a caller is told only that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,77 +56,92 @@ class KeySource(Protocol):
     """Where the keys of an issuer are found."""
 
     def find(self, key_id: str) -> VerifyingKey | None:
-        """The key of that id, if the issuer has one now. May block."""
+        """The key of that id, if the issuer has one now. May block for seconds. Raises Unavailable if that cannot be told."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrustedIssuer:
+    """Whose tokens count, and what it calls the things we need to know."""
+
+    name: str
+    """Its `iss`, letter for letter."""
+    keys: KeySource
+    subject_claim: str = "sub"
+    realm_claim: str = "realm"
+    admin_audience: str = "admin"
+    account_audience: str = "account"
+
+    def called(self, audience: Audience) -> str:
+        """Its name for that audience."""
+        return self.admin_audience if audience == "admin" else self.account_audience
 
 
 @dataclass(frozen=True, slots=True)
 class Verifier:
-    """Tells the tokens of one issuer that count from all others."""
+    """Tells the tokens that count from all others."""
 
-    issuer: str
-    keys: KeySource
+    issuers: tuple[TrustedIssuer, ...]
     longest: timedelta = timedelta(hours=24)
     leeway: timedelta = timedelta(0)
 
     @classmethod
-    def of(cls, settings: ApiSettings, keys: KeySource) -> Verifier:
+    def of(cls, settings: ApiSettings, *issuers: TrustedIssuer) -> Verifier:
         """As the operator set it."""
-        return cls(LOCAL_ISSUER, keys, settings.token_lifetime, settings.token_leeway)
+        return cls(issuers, settings.token_lifetime, settings.token_leeway)
 
     def verify(self, token: str, audience: Audience) -> Claims:
-        """The claims of a token for that audience. Raises TokenRefused."""
-        if len(token) > MAX_TOKEN or _COMPACT.fullmatch(token) is None:
-            raise TokenRefused("not a compact JWS of a sensible size")
-        head, body, _ = token.split(".")
-        header, claims = _object(head), _object(body)
-        key = self._key(header)
+        """The claims of a token for that audience. May block as `KeySource.find`. Raises TokenRefused and Unavailable."""
+        read = Compact.read(token)
+        issuer = self._issuer(read.claims)
+        key = issuer.keys.find(read.key_id)
+        if key is None or read.header.get("alg") != key.algorithm:
+            raise TokenRefused("signed with no key of the issuer")
         try:
             jwt.decode(
                 token,
                 key.key,
                 algorithms=[key.algorithm],
-                audience=audience,
-                issuer=self.issuer,
+                audience=issuer.called(audience),
+                issuer=issuer.name,
                 leeway=self.leeway,
                 options={"require": ["iss", "aud", "sub", "exp", "iat"]},
             )
         except (PyJWTError, ValueError, TypeError, OverflowError, RecursionError) as error:
             raise TokenRefused(type(error).__name__) from error
-        return self._checked(claims, audience)
+        # The bytes were read strictly before, and are signed: these are the claims that the library has seen.
+        _check_audience(read.claims["aud"], issuer, audience)
+        return self._checked(read.claims, issuer, audience)
 
-    def _key(self, header: Mapping[str, Any]) -> VerifyingKey:
-        if str(header.get("typ", "JWT")).lower() not in _TYPES or "crit" in header or "b64" in header:
-            raise TokenRefused("not a plain JWT")
-        key_id = header.get("kid")
-        key = self.keys.find(key_id) if isinstance(key_id, str) and 0 < len(key_id) <= 200 else None
-        if key is None or header.get("alg") != key.algorithm:
-            raise TokenRefused("signed with no key of the issuer")
-        return key
+    def _issuer(self, claims: Mapping[str, Any]) -> TrustedIssuer:
+        """The one whose keys are asked: a key of one issuer never vouches for another."""
+        for issuer in self.issuers:
+            if issuer.name == claims.get("iss"):
+                return issuer
+        raise TokenRefused("of no issuer that is trusted")
 
-    def _checked(self, claims: Mapping[str, Any], audience: Audience) -> Claims:
-        """What the library does not check. The bytes were read strictly before, and signed: they are the same claims."""
+    def _checked(self, claims: Mapping[str, Any], issuer: TrustedIssuer, audience: Audience) -> Claims:
         for name in _TIMES:
             if name in claims and (not isinstance(claims[name], int) or isinstance(claims[name], bool)):
                 raise TokenRefused(f"{name} is not a whole number")
         lifetime = claims["exp"] - claims["iat"]
         if not 0 < lifetime <= self.longest.total_seconds():
             raise TokenRefused("its lifetime is out of bounds")
-        subject_id, realm_id, methods = claims["sub"], claims.get("realm"), claims.get("amr", [])
+        if not claims["sub"].strip():  # a text, as the library has made sure; of nobody's, even where it is not our id
+            raise TokenRefused("it has no subject")
+        subject_id, realm_id = claims.get(issuer.subject_claim), claims.get(issuer.realm_claim)
         is_machine = audience == "admin" and is_id(subject_id, Prefix.SERVICE_PRINCIPAL)
         if not (is_machine or is_id(subject_id, Prefix.USER)) or not is_id(realm_id, Prefix.REALM):
             raise TokenRefused("it names nobody of a realm")
+        methods = claims.get("amr", [])
         if not isinstance(methods, list) or not all(isinstance(method, str) for method in methods):
             raise TokenRefused("amr is not a list of texts")
         expires_at = datetime.fromtimestamp(claims["exp"], UTC)
         return Claims(str(realm_id), str(subject_id), audience, frozenset(methods), expires_at)
 
 
-def _object(segment: str) -> dict[str, Any]:
-    """A JSON object in base64url, read strictly."""
-    try:
-        value = load(base64.urlsafe_b64decode(segment + "=" * (-len(segment) % 4)), MAX_TOKEN)
-    except (ValueError, Refused):
-        raise TokenRefused("not JSON in base64url") from None
-    if not isinstance(value, dict):
-        raise TokenRefused("not a JSON object")
-    return value
+def _check_audience(named: str | list[str], issuer: TrustedIssuer, audience: Audience) -> None:
+    """A token is for one of the two. One for both would open administration to whatever was given a token to look after a
+    user's own approvals, and the other way round: the two audiences exist so that this cannot be. Others may be named beside."""
+    ours = {issuer.admin_audience, issuer.account_audience}
+    if ours.intersection([named] if isinstance(named, str) else named) != {issuer.called(audience)}:
+        raise TokenRefused("not for this audience alone")

@@ -128,13 +128,13 @@ def realm_create(
 @app.command()
 def token(
     realm_id: str,
-    user_id: str,
+    subject_id: Annotated[str, typer.Argument(help="A user (usr_...) or a service principal (spn_...).")],
     audience: Annotated[
         Literal["admin", "account"], typer.Option(help="`admin` for administration, `account` for one's own approvals.")
     ] = "admin",
     hours: Annotated[float, typer.Option(min=0.01, max=24.0, help="How long it is valid.")] = 1.0,
     mfa: Annotated[
-        bool, typer.Option(help="Whether it says that a second factor was used; administration needs that.")
+        bool, typer.Option(help="Whether it says that a user had a second factor; administration needs that.")
     ] = True,
     data_dir: DataDir = None,
 ) -> None:
@@ -144,7 +144,7 @@ def token(
     from cli.token import issue
 
     print(  # noqa: T201  a token is for a pipe: nothing may wrap or colour it
-        issue(_settings(data_dir).data_dir, realm_id, user_id, audience, timedelta(hours=hours), mfa)
+        issue(_settings(data_dir).data_dir, realm_id, subject_id, audience, timedelta(hours=hours), mfa)
     )
 
 

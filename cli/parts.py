@@ -95,16 +95,7 @@ def commands(api_port: int, prefect_port: int) -> dict[str, list[str]]:
     return {
         "prefect": ["prefect", "--no-prompt", "server", "start", *loopback, str(prefect_port)],
         "deploy": ["flows.deploy"],
-        "api": [
-            "uvicorn",
-            "api.app:create_app",
-            "--factory",
-            *loopback,
-            str(api_port),
-            "--timeout-graceful-shutdown",
-            "5",
-            "--no-server-header",
-        ],
+        "api": ["api.server", *loopback, str(api_port)],
         "host": ["flows.host"],
     }
 

@@ -25,12 +25,17 @@ from fastapi import FastAPI
 from api.app import create_app
 from api.issuer import LocalIssuer
 from api.parts import Parts
+from api.server import served
 from api.settings import ApiSettings
 from api.tokens import Audience
 from db.session import Database
 from tests.factories import KEYRING, TestRealm, a_realm
 
-ISSUER = LocalIssuer(Ed25519PrivateKey.generate())
+LOCAL_KEY = Ed25519PrivateKey.generate()
+ISSUER = LocalIssuer(LOCAL_KEY)
+
+PATIENT = ApiSettings(invalid_tokens_per_minute=0, refusals_per_minute=0)
+"""Any number of failures: tests refuse thousands of times."""
 
 
 @dataclass(frozen=True)
@@ -91,11 +96,11 @@ def caller(client: httpx.Client, realm: TestRealm) -> Api:
 
 
 @contextmanager
-def an_api(database: Database) -> Iterator[Api]:
-    """The API over a database, and a realm in it."""
+def an_api(database: Database, settings: ApiSettings = PATIENT) -> Iterator[Api]:
+    """The API over a database, and a realm in it. Of the settings, those of tokens and failures are of this call alone."""
     app, base_url = the_server()
     before = getattr(app.state, "parts", None)
-    app.state.parts = Parts.open(ApiSettings(), database, KEYRING, ISSUER)
+    app.state.parts = Parts.open(settings, database, KEYRING, ISSUER)
     with httpx.Client(base_url=base_url, timeout=30) as client:
         yield caller(client, a_realm(database))
     app.state.parts = before
@@ -108,14 +113,24 @@ def the_server() -> tuple[FastAPI, str]:
     return app, serve(app)
 
 
-def serve(app: FastAPI) -> str:
+def serve(app: FastAPI, settings: ApiSettings = PATIENT) -> str:
     """Serve an application from a thread until the process ends, without its lifespan. Returns its address."""
-    server = uvicorn.Server(uvicorn.Config(app, port=0, lifespan="off", log_config=None, access_log=False))
+    return address_of(a_server(app, settings))
+
+
+def a_server(app: FastAPI, settings: ApiSettings) -> uvicorn.Server:
+    """The same. Returns the server."""
+    server = served(app, settings, "127.0.0.1", 0, lifespan="off", log_config=None, access_log=False)
     threading.Thread(target=server.run, daemon=True, name="api").start()
     deadline = time.monotonic() + 10
     while not server.started:
         assert time.monotonic() < deadline, "the server did not start"
         time.sleep(0.01)
+    return server
+
+
+def address_of(server: uvicorn.Server) -> str:
+    """Where it is."""
     return f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
 
 

@@ -13,6 +13,7 @@ from pytest_httpserver import HTTPServer
 from standardwebhooks import Webhook
 from werkzeug import Request, Response
 
+from engine.outbox import subscriptions
 from tests.definitions import Json
 from tests.factories import TestRealm
 
@@ -47,6 +48,15 @@ class Endpoint:
         self.server.expect_request(self.path).respond_with_handler(self._answer)
         url = self.server.url_for(self.path)
         self.subscription = self.realm.subscription(url, secret=SECRET, allow_private_network=True)
+
+    def become(self, state: str) -> None:
+        """The administrator pauses, disables or deletes the subscription, or makes it active again."""
+        events = {"active": "resume", "paused": "pause", "disabled": "disable"}
+        with self.realm.database.begin() as connection:
+            if state == "deleted":
+                subscriptions.delete(connection, self.realm.cause, self.subscription)
+            else:
+                subscriptions.change_state(connection, self.realm.cause, self.subscription, events[state])
 
     def of(self, action: str) -> list[Received]:
         """The calls of that action."""

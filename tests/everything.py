@@ -25,6 +25,8 @@ class Everything:
     role_id: str
     assignment_id: str
     subscription_id: str
+    principal_id: str
+    event_id: str
     approver_id: str
 
 
@@ -53,6 +55,8 @@ def everything(realm: TestRealm) -> Everything:
         role_id=role_id,
         assignment_id=assignment_id,
         subscription_id=realm.subscription(),
+        principal_id=realm.principal(),
+        event_id=realm.event("user.suspended", user_id),
         approver_id=approver_id,
     )
 
@@ -70,5 +74,7 @@ def nothing() -> Everything:
         role_id=ids.new(Prefix.ROLE),
         assignment_id=ids.new(Prefix.ROLE_ASSIGNMENT),
         subscription_id=ids.new(Prefix.SUBSCRIPTION),
+        principal_id=ids.new(Prefix.SERVICE_PRINCIPAL),
+        event_id=ids.new(Prefix.OUTBOX_EVENT),
         approver_id=ids.new(Prefix.USER),
     )

@@ -8,8 +8,10 @@ acme.grant(ada, role, sales)
 team = acme.group(sales, "team", roles=[role])
 acme.join(ada, team)
 hook = acme.subscription("https://hooks.example.org/a")
+crm = acme.principal(role)                        an active service principal that holds these roles (boundary realm)
 flow = acme.published(definition(...))            a workflow with a published revision
 run, _ = acme.run(flow, ada, sales)               a run started by the administrator
+moved = acme.event("user.suspended", ada)         an event that another directory has reported
 """
 
 from __future__ import annotations
@@ -20,20 +22,24 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from pydantic import TypeAdapter
 from sqlalchemy import Connection
 
 from db.session import Database
 from db.tables import Organization, User, WebhookSubscription, table
 from engine.core import ids
 from engine.core.trail import Cause
-from engine.directory import groups, organizations, realms, roles, users
+from engine.directory import groups, organizations, realms, roles, service_principals, users
 from engine.directory.acts import perform, record
 from engine.directory.effects import Effect
 from engine.directory.facts import Facts, Key, Wanted
 from engine.egress.secrets import Keyring
 from engine.egress.signing import new_secret
-from engine.lifecycle import revisions, runs, workflows
+from engine.lifecycle import events, revisions, runs, workflows
 from engine.lifecycle.definition import parse
+from engine.lifecycle.event_members import AnyEvent, ReceivedEvent
+
+REPORTED: TypeAdapter[ReceivedEvent] = TypeAdapter(AnyEvent)
 
 _counter = itertools.count(1)
 
@@ -203,6 +209,21 @@ class TestRealm:
             lambda facts: groups.add_member(facts, self.cause, self.key(user_id), group_id, expires_at=expires_at),
         )
 
+    def principal(self, *role_ids: str, name: str | None = None, state: str = "active") -> str:
+        """A service principal that holds these roles, realm-wide."""
+        wanted = Wanted(roles={self.key(role_id) for role_id in role_ids})
+        effect = self._do(
+            wanted,
+            lambda facts: service_principals.create_principal(facts, self.cause, name or unique("principal"), role_ids),
+        )
+        principal_id = str(effect.result["principal_id"])
+        if state == "disabled":
+            key = self.key(principal_id)
+            self._do(
+                Wanted(changing_principals={key}), lambda facts: service_principals.disable(facts, self.cause, key)
+            )
+        return principal_id
+
     def subscription(
         self,
         url: str = "https://hooks.example.org/a",
@@ -215,15 +236,16 @@ class TestRealm:
     ) -> str:
         """A webhook subscription whose secret is encrypted under `keyring`."""
         subscription_id = ids.new(ids.Prefix.SUBSCRIPTION)
+        is_kept = state != "deleted"
         values = {
             "realm_id": self.id,
             "id": subscription_id,
             "name": unique("subscription"),
             "organization_id": organization_id,
-            "url": url,
+            "url": url if is_kept else None,
             "state": state,
             "allow_private_network": allow_private_network,
-            "secret": keyring.encrypt(secret or new_secret(), bound_to=(self.id, subscription_id)),
+            "secret": keyring.encrypt(secret or new_secret(), bound_to=(self.id, subscription_id)) if is_kept else None,
         }
         with self.database.begin() as connection:
             connection.execute(table(WebhookSubscription).insert().values(values))
@@ -255,6 +277,12 @@ class TestRealm:
         """A run started by the administrator: its id, and whether it is new."""
         with self.database.begin() as connection:
             return runs.start_manual(connection, self.cause, workflow_id, subject_id, organization_id, key)
+
+    def event(self, type_: str, user_id: str, *, key: str | None = None, **members: Any) -> str:
+        """An event that another directory has reported. Returns its id in the outbox."""
+        reported = REPORTED.validate_python({"type": type_, "user_id": user_id, **members})
+        with self.database.begin() as connection:
+            return events.receive(connection, self.cause, key or unique("key"), reported)[0]
 
     def _do(self, wanted: Wanted, act: Callable[[Facts], Effect]) -> Effect:
         with self.database.begin() as connection:

@@ -10,7 +10,9 @@
 A function's name is the operation's id. What a list or an answer shows is a model at the top of the file.
 
 workflows               workflows, validation of definitions, manual start
-revisions               revisions of a workflow, publication
+workflow_life           rollback, disable, enable, delete
+revisions               revisions of a workflow, approval, publication
+diagnostics             how a workflow fares
 workflow_runs           runs with their attempts and approvals, cancellation
 workflow_approvals      the approvals of a realm
 my_approvals            self-service: what a user is asked to decide
@@ -19,9 +21,14 @@ organizations           organizations and their members
 groups                  groups, their members, the roles they grant
 roles                   roles
 role_assignments        who holds which role
+service_principals      machines that call, and the roles they hold
 webhook_subscriptions   destinations and their secrets
+settings                the realm's policy and the wording of its notices
 permissions             the catalogue
 audit_events            the audit trail
+events                  what another directory reports
+outbox_events           what has happened, dispatched or not, and dispatch again
 health                  whether the process lives and the database answers
 keys                    the public key of the local issuer
+metrics                 figures for Prometheus
 """

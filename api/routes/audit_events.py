@@ -10,7 +10,7 @@ from pydantic import Field
 from api.auth import Caller, permitted
 from api.bodies import StrictRoute
 from api.paging import Page, PageQuery, page_of
-from api.shapes import Answer, At, Document
+from api.shapes import Answer, At, Document, Moment
 from api.transaction import Transaction
 from db.statements import reads_audit as reads
 
@@ -38,6 +38,7 @@ class AuditEvent(Answer):
 class AuditQuery(PageQuery):
     target_id: AnyId | None = None
     correlation_id: AnyId | None = None
+    since: Moment | None = None
 
 
 @router.get("/audit-events")

@@ -36,6 +36,8 @@ class Group(Answer):
 
 
 class NewGroup(Body):
+    """A group of an organization, below another one of it or not."""
+
     organization_id: OrganizationId
     name: Name
     parent_id: GroupId | None = None
@@ -52,6 +54,8 @@ class GroupMember(Answer):
 
 
 class NewGroupMember(Body):
+    """A member of the group's organization."""
+
     user_id: UserId
     expires_at: Moment | None = None
 
@@ -64,6 +68,8 @@ class GroupRole(Answer):
 
 
 class NewGroupRole(Body):
+    """A role of boundary `organization`."""
+
     role_id: RoleId
 
 

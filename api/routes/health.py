@@ -20,6 +20,8 @@ router = APIRouter(prefix="/health", tags=["health"], route_class=StrictRoute, d
 
 
 class Health(Answer):
+    """There is nothing more to say: what is not well is answered with a problem."""
+
     status: Literal["ok"] = "ok"
 
 

@@ -32,6 +32,8 @@ class Organization(Answer):
 
 
 class NewOrganization(Body):
+    """An active organization."""
+
     name: Name
 
 
@@ -44,6 +46,8 @@ class Member(Answer):
 
 
 class NewMember(Body):
+    """A user of the realm."""
+
     user_id: UserId
 
 

@@ -15,7 +15,6 @@ from api.routes.workflows import DefinitionBody, WorkflowPath
 from api.shapes import Answer, At, Whole
 from api.transaction import Transaction
 from db.statements import reads_workflows as reads
-from db.statements.workflows import revision as revision_row
 from engine.core.errors import Refused
 from engine.lifecycle import revisions
 from engine.lifecycle.definition import parse
@@ -89,6 +88,30 @@ def get_revision(
     return _shown(connection, caller, workflow_id, number)
 
 
+@router.post("/workflows/{workflow_id}/revisions/{number}/approve")
+def approve_revision(
+    caller: Annotated[Caller, permitted("realm.workflows.publish")],
+    connection: Transaction,
+    workflow_id: WorkflowPath,
+    number: Number,
+) -> Revision:
+    """Approve a draft. Its author cannot: 403."""
+    revisions.decide(connection, caller.cause, workflow_id, number, "approve")
+    return _shown(connection, caller, workflow_id, number)
+
+
+@router.post("/workflows/{workflow_id}/revisions/{number}/reject")
+def reject_revision(
+    caller: Annotated[Caller, permitted("realm.workflows.publish")],
+    connection: Transaction,
+    workflow_id: WorkflowPath,
+    number: Number,
+) -> Revision:
+    """Reject a draft or an approved revision, for good. Its author cannot: 403."""
+    revisions.decide(connection, caller.cause, workflow_id, number, "reject")
+    return _shown(connection, caller, workflow_id, number)
+
+
 @router.post("/workflows/{workflow_id}/revisions/{number}/publish")
 def publish_revision(
     caller: Annotated[Caller, permitted("realm.workflows.publish", checked_by_verb=True)],
@@ -103,7 +126,7 @@ def publish_revision(
 
 
 def _shown(connection: Transaction, caller: Caller, workflow_id: str, number: int) -> Revision:
-    row = revision_row(connection, caller.realm_id, workflow_id, number)
+    row = reads.revision(connection, caller.realm_id, workflow_id, number)
     if row is None:
         raise Refused("not_found", "this revision does not exist")
     return Revision.model_validate(row)

@@ -10,17 +10,19 @@ from pydantic import Field
 from api.auth import Caller, permitted
 from api.bodies import StrictRoute
 from api.paging import Page, PageQuery, page_of
-from api.shapes import Answer, At, Body, Name
+from api.shapes import Answer, At, Body, Documented, Name
 from api.transaction import Transaction
 from db.statements import reads_roles as reads
 from engine.core.errors import Refused
 from engine.core.ids import RoleId
 from engine.directory.commands import roles
+from engine.directory.permissions import CATALOGUE, WILDCARDS
 
 router = APIRouter(tags=["roles"], route_class=StrictRoute)
 
 RolePath = Annotated[RoleId, Path(description="The role.")]
 Boundary = Literal["realm", "organization"]
+Permission = Annotated[str, Field(max_length=100), Documented({"enum": [*CATALOGUE, *sorted(WILDCARDS)]})]
 
 
 class Role(Answer):
@@ -40,7 +42,7 @@ class NewRole(Body):
 
     name: Name
     boundary: Boundary
-    permissions: Annotated[list[Annotated[str, Field(max_length=100)]], Field(max_length=100)]
+    permissions: Annotated[list[Permission], Field(max_length=100)]
     requires_approval: bool = False
 
 

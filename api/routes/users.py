@@ -37,6 +37,8 @@ class User(Answer):
 
 
 class NewUser(Body):
+    """An active user."""
+
     email: Email
     display_name: Name
     kind: Kind = "member"

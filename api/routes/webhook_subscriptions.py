@@ -11,7 +11,7 @@ from api.auth import Caller, permitted
 from api.bodies import StrictRoute
 from api.paging import Page, PageQuery, page_of
 from api.parts import parts_of
-from api.shapes import Answer, At, Body, Name
+from api.shapes import Answer, At, Body, Documented, Name
 from api.transaction import Transaction
 from db.statements import reads_subscriptions as reads
 from engine.core.errors import Refused
@@ -49,7 +49,11 @@ class NewSubscription(Body):
     """Only a subscription without an organization can be called by a workflow."""
 
     name: Name
-    url: Annotated[str, Field(min_length=1, max_length=2048, examples=["https://hooks.example.org/tenure"])]
+    url: Annotated[
+        str,
+        Field(min_length=1, max_length=2048, examples=["https://hooks.example.org/tenure"]),
+        Documented({"format": "uri", "pattern": "^[Hh][Tt][Tt][Pp][Ss]?://"}),
+    ]
     organization_id: OrganizationId | None = None
     allow_private_network: bool = False
 
@@ -85,6 +89,12 @@ def create_subscription(
 def get_subscription(caller: Reader, connection: Transaction, subscription_id: SubscriptionPath) -> WebhookSubscription:
     """One webhook subscription."""
     return _shown(connection, caller, subscription_id)
+
+
+@router.delete("/webhook-subscriptions/{subscription_id}", status_code=204)
+def delete_subscription(caller: Writer, connection: Transaction, subscription_id: SubscriptionPath) -> None:
+    """Delete a subscription, with its secret and its URL. Calls of workflows to it fail from then on."""
+    subscriptions.delete(connection, caller.cause, subscription_id)
 
 
 @router.post("/webhook-subscriptions/{subscription_id}/rotate-secret")

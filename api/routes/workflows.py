@@ -106,7 +106,7 @@ def create_workflow(
 ) -> Workflow:
     """Make a workflow, without a revision yet."""
     workflow_id = workflows.create(connection, caller.cause, **body.model_dump())
-    return _shown(connection, caller, workflow_id)
+    return shown_workflow(connection, caller, workflow_id)
 
 
 @router.post("/workflows/validate")
@@ -124,7 +124,7 @@ def get_workflow(
     caller: Annotated[Caller, permitted("realm.workflows.read")], connection: Transaction, workflow_id: WorkflowPath
 ) -> Workflow:
     """One workflow."""
-    return _shown(connection, caller, workflow_id)
+    return shown_workflow(connection, caller, workflow_id)
 
 
 @router.patch("/workflows/{workflow_id}")
@@ -136,7 +136,7 @@ def change_workflow(
 ) -> Workflow:
     """Change name, description or owner."""
     workflows.update(connection, caller.cause, workflow_id, **body.model_dump(exclude_unset=True))
-    return _shown(connection, caller, workflow_id)
+    return shown_workflow(connection, caller, workflow_id)
 
 
 @router.post(
@@ -158,7 +158,8 @@ def start_run(
     return shown_run(connection, caller, run_id)
 
 
-def _shown(connection: Transaction, caller: Caller, workflow_id: str) -> Workflow:
+def shown_workflow(connection: Transaction, caller: Caller, workflow_id: str) -> Workflow:
+    """A workflow of the caller's realm. Raises Refused("not_found")."""
     row = reads.workflow(connection, caller.realm_id, workflow_id)
     if row is None:
         raise Refused("not_found", "this workflow does not exist")

@@ -39,6 +39,7 @@ def run_demo(data_dir: Path, console: Console, *, stay: bool = False) -> int:
                 "TENURE_SMTP_PORT": str(mail.port),
                 "TENURE_SMTP_SENDER": "Acme accounts <accounts@acme.example>",
                 "TENURE_ALLOW_PRIVATE_EGRESS": "true",
+                "TENURE_API_LOCAL_ISSUER": "true",  # whatever provider is exported
             }
             console.print(f"[bold]Starting the whole stack[/bold] in {data_dir} (a fresh folder)")
             progress = Progress(console)

@@ -18,16 +18,21 @@ shifts                 who hosts the engine's loops
     of people, one thing at a time
 run_changes            cancellation, decisions
 workflows              workflows and revisions
-service_principals     machines and what they hold
+service_principals     machines and what they hold, under a lock
+realms                 a realm's settings
 idempotency            keys of callers
 references             what a definition refers to
 subscription_changes   webhook subscriptions by hand
 readiness              whether the database can serve
+metrics                what waits and what is stuck, of all realms
+diagnostics            what the last runs of a workflow came to
 reads_pages            a page behind a key
 reads_audit            what the API shows of the audit trail
 reads_authority        what a caller may do
 reads_groups           what the API shows of groups
 reads_organizations    what the API shows of organizations
+reads_outbox           what the API shows of the outbox
+reads_principals       what the API shows of service principals
 reads_roles            what the API shows of roles and assignments
 reads_runs             what the API shows of runs
 reads_subscriptions    what the API shows of subscriptions

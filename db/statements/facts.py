@@ -1,7 +1,7 @@
 """Facts of the directory, for many users at once. Every statement that locks does so in the order of realm and id.
 
-Lock order of the product: runs, workflows, users (in the order of their keys, whatever the mode), groups, roles,
-organizations, approvals.
+Lock order of the product: runs, workflows, users (in the order of their keys, whatever the mode), service principals, groups,
+roles, organizations, approvals.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The outbox: take what is undispatched, mark it, set aside what keeps failing."""
+"""The outbox: take what is undispatched, mark it, set aside what keeps failing, and let that wait again."""
 
 from __future__ import annotations
 
@@ -60,6 +60,22 @@ def mark_dispatched(connection: Connection, keys: Sequence[tuple[str, str]]) -> 
 RECORD_FAILURE = update_rows(
     events, ["realm_id", "id"], ["attempts", "due_at", "set_aside_at", "last_error"], name="record dispatch failure"
 )
+
+
+def lock_event(connection: Connection, realm_id: str, event_id: str) -> AnyRow | None:
+    """An event, locked."""
+    statement = select(events).where(events.c.realm_id == realm_id, events.c.id == event_id)
+    return connection.execute(statement.with_for_update()).one_or_none()
+
+
+def wait_again(connection: Connection, realm_id: str, event_id: str) -> None:
+    """A locked event waits for dispatch again, due now, as if it had never failed. What its last failure was stays."""
+    connection.execute(
+        events.update()
+        .where(events.c.realm_id == realm_id, events.c.id == event_id)
+        .values(set_aside_at=None, attempts=0, due_at=func.clock_timestamp())
+    )
+
 
 _notify = select(func.pg_notify(bindparam("channel"), text("''")))
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Connection, Row, select
 
-from db.statements.reads_pages import newest
+from db.statements.reads_pages import moment, newest
 from db.tables import AuditEvent, table
 
 events = table(AuditEvent)
@@ -21,6 +22,7 @@ def audit_page(
     *,
     target_id: str | None = None,
     correlation_id: str | None = None,
+    since: datetime | None = None,
 ) -> Sequence[Row[Any]]:
     """Audit events of a realm, the newest first."""
     statement = select(events).where(events.c.realm_id == realm_id)
@@ -28,4 +30,6 @@ def audit_page(
         statement = statement.where(events.c.target_id == target_id)
     if correlation_id is not None:
         statement = statement.where(events.c.correlation_id == correlation_id)
+    if since is not None:
+        statement = statement.where(events.c.created_at >= moment(since))
     return newest(connection, statement, events.c.position, after, limit)

@@ -1,14 +1,15 @@
-"""One run at a time: what a person changes about it. Locks the run first, as the workers do."""
+"""What a person changes about runs: about one, which is locked first, as the workers do; or about all of a workflow."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import Connection, case, func, select
+from sqlalchemy import Connection, bindparam, case, exists, func, or_, select
 
 from db.rows import AnyRow
 from db.tables import Approval, WorkflowRun, table
+from db.tables.columns import ID
 
 runs = table(WorkflowRun)
 approvals = table(Approval)
@@ -67,3 +68,45 @@ def end_approval(connection: Connection, realm_id: str, approval_id: str, values
             .values(values)
         ).rowcount
     )
+
+
+_of_workflow = (
+    runs.c.realm_id == bindparam("of_realm", type_=ID),
+    runs.c.workflow_id == bindparam("of_workflow", type_=ID),
+)
+_release = runs.update().where(*_of_workflow, runs.c.paused).values(paused=False, due_at=func.clock_timestamp())
+
+
+def release_paused(connection: Connection, realm_id: str, workflow_id: str) -> int:
+    """The runs that a workflow held back are due now. Returns how many.
+
+    The workflow is locked before, against the order of locks, and that is safe: a paused run is in no worker's hands (a check
+    of the table), and whoever else locks one waits for no workflow. A worker that is pausing a run at this moment holds the
+    workflow FOR SHARE, so it has committed before the caller got its lock, and the run is found here.
+    """
+    given = {"of_realm": realm_id, "of_workflow": workflow_id}
+    return int(connection.execute(_release, given).rowcount)
+
+
+# A run that is not finished is due or paused (a check of the table), and each of the two has an index of its own. OFFSET 0
+# keeps the planner from the index of all runs of a workflow, and ORDER BY from reading the whole table: a million finished
+# runs are in both.
+_due = (
+    select(runs.c.workflow_id)
+    .where(runs.c.realm_id == bindparam("of_realm", type_=ID), runs.c.due_at.is_not(None))
+    .order_by(runs.c.due_at)
+    .offset(0)
+    .subquery("unfinished")
+)
+_unfinished = select(
+    or_(
+        exists().where(*_of_workflow, runs.c.paused),
+        exists().where(_due.c.workflow_id == bindparam("of_workflow", type_=ID)),
+    )
+)
+
+
+def has_unfinished(connection: Connection, realm_id: str, workflow_id: str) -> bool:
+    """Whether a workflow has a run that is not finished. Stable while the workflow is locked for change: none begins."""
+    given = {"of_realm": realm_id, "of_workflow": workflow_id}
+    return bool(connection.execute(_unfinished, given).scalar_one())

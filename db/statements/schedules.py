@@ -62,16 +62,17 @@ def take(connection: Connection, key: Key) -> AnyRow | None:
     return connection.execute(_take, given).one_or_none()
 
 
-_filling = select(schedules).where(
-    schedules.c.realm_id == bindparam("of_realm"),
-    schedules.c.workflow_id == bindparam("of_workflow"),
-    schedules.c.slot_at.is_not(None),
+_of_workflow = (
+    select(schedules)
+    .where(schedules.c.realm_id == bindparam("of_realm"), schedules.c.workflow_id == bindparam("of_workflow"))
+    .order_by(schedules.c.ordinal)
+    .with_for_update()
 )
 
 
-def being_filled(connection: Connection, realm_id: str, workflow_id: str) -> Sequence[AnyRow]:
-    """The schedules of a workflow whose slot is being filled. Stable while the workflow is locked for change."""
-    return connection.execute(_filling.with_for_update(), {"of_realm": realm_id, "of_workflow": workflow_id}).all()
+def of_workflow(connection: Connection, realm_id: str, workflow_id: str) -> Sequence[AnyRow]:
+    """The schedules of a workflow that is locked for change: at most five, locked."""
+    return connection.execute(_of_workflow, {"of_realm": realm_id, "of_workflow": workflow_id}).all()
 
 
 def save_progress(connection: Connection, row: AnyRow, values: Mapping[str, Any]) -> int:

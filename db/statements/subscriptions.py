@@ -1,4 +1,4 @@
-"""Webhook subscriptions by key."""
+"""Webhook subscriptions by key. A deleted one is not there."""
 
 from __future__ import annotations
 
@@ -26,7 +26,12 @@ _wanted = select(
     case((subscriptions.c.previous_until > func.clock_timestamp(), subscriptions.c.previous_secret)).label(
         "previous_secret"
     ),
-).join(_keys, (subscriptions.c.realm_id == _keys.c.realm_id) & (subscriptions.c.id == _keys.c.id))
+).join(
+    _keys,
+    (subscriptions.c.realm_id == _keys.c.realm_id)
+    & (subscriptions.c.id == _keys.c.id)
+    & (subscriptions.c.state != "deleted"),
+)
 
 
 def subscriptions_by_key(connection: Connection, keys: Collection[tuple[str, str]]) -> Sequence[AnyRow]:

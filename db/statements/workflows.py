@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, bindparam, func, select
 
 from db.rows import AnyRow
 from db.tables import EventTrigger, Realm, ScheduleTrigger, Workflow, WorkflowRevision, table
+from db.tables.columns import ID
 
 realms = table(Realm)
 workflows = table(Workflow)
@@ -22,16 +23,24 @@ def insert_workflow(connection: Connection, values: Mapping[str, Any]) -> None:
     connection.execute(workflows.insert().values(values))
 
 
+# A deleted workflow is not there, for anybody who asks for it by its id.
+_workflow = select(workflows).where(
+    workflows.c.realm_id == bindparam("of_realm", type_=ID),
+    workflows.c.id == bindparam("of_workflow", type_=ID),
+    workflows.c.state != "deleted",
+)
+
+
 def lock_workflow(connection: Connection, realm_id: str, workflow_id: str) -> AnyRow | None:
     """A workflow, locked for change."""
-    statement = select(workflows).where(workflows.c.realm_id == realm_id, workflows.c.id == workflow_id)
-    return connection.execute(statement.with_for_update(key_share=True)).one_or_none()
+    given = {"of_realm": realm_id, "of_workflow": workflow_id}
+    return connection.execute(_workflow.with_for_update(key_share=True), given).one_or_none()
 
 
 def share_workflow(connection: Connection, realm_id: str, workflow_id: str) -> AnyRow | None:
     """A workflow, held as it is until the caller commits."""
-    statement = select(workflows).where(workflows.c.realm_id == realm_id, workflows.c.id == workflow_id)
-    return connection.execute(statement.with_for_update(read=True)).one_or_none()
+    given = {"of_realm": realm_id, "of_workflow": workflow_id}
+    return connection.execute(_workflow.with_for_update(read=True), given).one_or_none()
 
 
 def update_workflow(connection: Connection, realm_id: str, workflow_id: str, values: Mapping[str, Any]) -> None:
@@ -75,7 +84,7 @@ def replace_triggers(
     events: Sequence[Mapping[str, Any]],
     schedules: Sequence[Mapping[str, Any]],
 ) -> None:
-    """Spread out the triggers of the revision that is published now, in place of those before."""
+    """Spread out the triggers of the revision that is published now, in place of those before; none, and nothing fires."""
     for triggers, rows in ((event_triggers, events), (schedule_triggers, schedules)):
         connection.execute(
             triggers.delete().where(triggers.c.realm_id == realm_id, triggers.c.workflow_id == workflow_id)

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import BigInteger, ForeignKeyConstraint, Identity, Index, text
 from sqlmodel import Field, SQLModel
 
-from db.tables.columns import DOCUMENT, ID, MOMENT, NOW, WORD
+from db.tables.columns import BRIN, DOCUMENT, ID, MOMENT, NOW, WORD
 
 
 class AuditEvent(SQLModel, table=True):
@@ -25,6 +25,7 @@ class AuditEvent(SQLModel, table=True):
             "position",
             postgresql_where=text("correlation_id IS NOT NULL"),
         ),
+        Index("audit_events_created", "created_at", postgresql_using="brin", postgresql_with=BRIN),
     )
 
     realm_id: str = Field(sa_type=ID, primary_key=True)

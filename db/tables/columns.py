@@ -16,6 +16,10 @@ MOMENT = DateTime(timezone=True)
 DOCUMENT = JSONB(none_as_null=True)
 WORDS = ARRAY(Text(collation="C"))
 
+BRIN = {"pages_per_range": 32, "autosummarize": "on"}
+"""An index of ranges of pages, for moments that grow with the table: a write costs next to nothing. Pages that came since the
+last vacuum are read whole until they are summarized."""
+
 NOW = "clock_timestamp()"
 """Server default of moments: the database's clock is the only clock (lifecycle.md, decision 2)."""
 

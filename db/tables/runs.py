@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import BigInteger, CheckConstraint, ForeignKeyConstraint, Index, UniqueConstraint, text
 from sqlmodel import Field, SQLModel
 
-from db.tables.columns import DOCUMENT, ID, MOMENT, NOW, PROSE, WORD, WORDS, one_of
+from db.tables.columns import BRIN, DOCUMENT, ID, MOMENT, NOW, PROSE, WORD, WORDS, one_of
 
 RUN_STATES = (
     "pending",
@@ -74,6 +74,9 @@ class WorkflowRun(SQLModel, table=True):
             text("id DESC"),
             postgresql_where=text(one_of("state", *UNSUCCESSFUL_STATES)),
         ),
+        Index("workflow_runs_by_hand", "realm_id", text("id DESC"), postgresql_where=text("trigger_type = 'manual'")),
+        # Runs lie about in the order in which they were made: a few pages of index find the latest, and a write costs nothing.
+        Index("workflow_runs_created", "created_at", postgresql_using="brin", postgresql_with=BRIN),
         # Room on the page keeps the updates between claim and release off the indexes; vacuum often, for dead entries at the
         # head of the due index are what slows a claim.
         {
@@ -198,6 +201,13 @@ class Approval(SQLModel, table=True):
             "approvers",
             postgresql_using="gin",
             postgresql_where=text("state = 'pending'"),
+        ),
+        Index(
+            "workflow_approvals_not_approved",
+            "realm_id",
+            "state",
+            text("id DESC"),
+            postgresql_where=text("state <> 'approved'"),
         ),
     )
 

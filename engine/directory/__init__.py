@@ -11,5 +11,6 @@ users           verbs on users
 organizations   verbs on organizations and memberships
 roles           verbs on roles and assignments
 groups          verbs on groups and their members
+service_principals  verbs on machines that call the API
 sweep           takes away what has expired
 """

@@ -79,6 +79,14 @@ class GroupMemberFact:
     step_key: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class PrincipalFact:
+    id: str
+    name: str
+    state: str
+    role_ids: frozenset[str]
+
+
 @dataclass(slots=True)
 class Wanted:
     """What the decisions of a batch will ask for. Loaded with one statement a kind."""
@@ -95,6 +103,8 @@ class Wanted:
     groups: set[Key] = field(default_factory=set)
     changing_groups: set[Key] = field(default_factory=set)
     """Groups whose roles are to be changed."""
+    changing_principals: set[Key] = field(default_factory=set)
+    """Service principals. The roles they hold are loaded with them."""
 
 
 @dataclass(slots=True)
@@ -114,6 +124,7 @@ class Facts:
     """By user: the groups the user is in. Expired ones are in it."""
     owners: dict[Key, set[str]] = field(default_factory=dict)
     """By organization: the users who hold its owner role directly and now."""
+    principals: dict[Key, PrincipalFact] = field(default_factory=dict)
 
     def live(self, expires_at: datetime | None) -> bool:
         """Whether something with this expiry still counts. It stops at the moment itself."""

@@ -54,9 +54,9 @@ def give_role(facts: Facts, cause: Cause, group: Key, role_id: str) -> Effect:
     if fact is None or role is None:
         raise Refused("not_found", "this group or role does not exist", "group_id" if fact is None else "role_id")
     if role.boundary != "organization":
-        raise Refused("validation_failed", f"the role {role_id} is not one of boundary organization", "role_id")
+        raise Refused("validation_failed", "the role is not one of boundary organization", "role_id")
     if role.requires_approval or role.owns_organization:
-        raise Refused("conflict", f"the role {role_id} is given to a person by name, never through a group", "role_id")
+        raise Refused("conflict", "the role is given to a person by name, never through a group", "role_id")
     if role_id in fact.role_ids:
         return Effect(False)
     return Effect(
@@ -88,7 +88,7 @@ def add_member(
         raise Refused("not_found", "this user does not exist", "user_id")
     require_active(facts, (realm_id, group.organization_id))
     if not facts.is_member(user, group.organization_id):
-        raise Refused("not_a_member", f"{user_id} is not a member of {group.organization_id}", "user_id")
+        raise Refused("not_a_member", "the user is not a member of the group's organization", "user_id")
     if expires_at is not None and expires_at <= facts.now:
         raise Refused("validation_failed", "the expiry lies in the past", "expires_at")
     held = facts.group_member(user, group_id)

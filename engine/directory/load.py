@@ -13,6 +13,7 @@ from sqlalchemy import Connection
 
 from db.statements import facts as statements
 from db.statements.runs import now
+from db.statements.service_principals import lock_principal, roles_of
 from engine.directory.facts import (
     AssignmentFact,
     Facts,
@@ -20,6 +21,7 @@ from engine.directory.facts import (
     GroupMemberFact,
     Key,
     OrganizationFact,
+    PrincipalFact,
     RoleFact,
     UserFact,
     Wanted,
@@ -30,6 +32,7 @@ def load_facts(connection: Connection, wanted: Wanted) -> Facts:
     """A snapshot of what is wanted, under locks that last until the transaction ends."""
     facts = Facts(datetime.min.replace(tzinfo=UTC))
     _lock_users(connection, wanted, facts)
+    _lock_principals(connection, wanted, facts)
     _load_holdings(connection, wanted, facts)
     _load_grants(connection, wanted, facts)
     _load_organizations(connection, wanted, facts)
@@ -43,6 +46,15 @@ def _lock_users(connection: Connection, wanted: Wanted, facts: Facts) -> None:
     for changes, stretch in groupby(everyone, key=wanted.changing.__contains__):
         for row in statements.lock_users(connection, list(stretch), "change" if changes else "share"):
             facts.users[row.realm_id, row.id] = UserFact(row.id, row.kind, row.state)
+
+
+def _lock_principals(connection: Connection, wanted: Wanted, facts: Facts) -> None:
+    """One by one: nobody changes two at once. What they hold is read under the lock."""
+    for key in sorted(wanted.changing_principals):
+        row = lock_principal(connection, *key, "change")
+        if row is not None:
+            held = frozenset(roles_of(connection, *key))
+            facts.principals[key] = PrincipalFact(key[1], row.name, row.state, held)
 
 
 def _load_organizations(connection: Connection, wanted: Wanted, facts: Facts) -> None:
@@ -103,7 +115,8 @@ def _load_holdings(connection: Connection, wanted: Wanted, facts: Facts) -> None
 
 
 def _load_grants(connection: Connection, wanted: Wanted, facts: Facts) -> None:
-    """Groups with their ancestors, and every role that is wanted, granted by them, or part of someone's authority."""
+    """Groups with their ancestors, and every role that is wanted, granted by them, held by a service principal, or part of
+    someone's authority."""
     group_keys: set[Key] = wanted.groups | wanted.changing_groups
     role_keys: set[Key] = set(wanted.roles)
     at_stake = {
@@ -116,6 +129,8 @@ def _load_grants(connection: Connection, wanted: Wanted, facts: Facts) -> None:
     for user in wanted.authority_of:
         group_keys |= {(user[0], group_id) for group_id in facts.group_members.get(user, ())}
         role_keys |= {(user[0], role_id) for role_id, _ in facts.assignments.get(user, ())}
+    for (realm_id, _), principal in facts.principals.items():
+        role_keys |= {(realm_id, role_id) for role_id in principal.role_ids}
     if wanted.changing_groups:
         statements.lock_groups_for_change(connection, wanted.changing_groups)
     if group_keys:

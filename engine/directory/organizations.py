@@ -52,7 +52,7 @@ def remove_membership(facts: Facts, cause: Cause, user: Key, organization_id: st
         return Effect(False)
     held = [item for item in facts.assignments.get(user, {}).values() if item.organization_id == organization_id]
     if facts.owners.get((user[0], organization_id)) == {user[1]}:  # a subject who owns it, and nobody else does
-        raise Refused("conflict", f"the last owner of {organization_id} cannot be removed")
+        raise Refused("conflict", "the last owner of an organization cannot be removed")
     effect = Effect(True)
     for member in [m for m in facts.group_members.get(user, {}).values() if m.organization_id == organization_id]:
         end_member = groups.end_member if facts.live(member.expires_at) else groups.expire_member

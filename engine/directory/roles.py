@@ -78,11 +78,11 @@ def grant(
         raise Refused("not_found", "this role or user does not exist", "role_id" if role is None else "user_id")
     scope = "realm" if organization_id is None else "organization"
     if role.boundary != scope:
-        raise Refused("validation_failed", f"the role {role_id} is not one of boundary {scope}", "role_id")
+        raise Refused("validation_failed", f"the role is not one of boundary {scope}", "role_id")
     if organization_id is not None:
         require_active(facts, (realm_id, organization_id))
         if not facts.is_member(user, organization_id):
-            raise Refused("not_a_member", f"{user_id} is not a member of {organization_id}", "user_id")
+            raise Refused("not_a_member", "the user is not a member of the organization", "user_id")
     if expires_at is not None and expires_at <= facts.now:
         raise Refused("validation_failed", "the expiry lies in the past", "expires_at")
     held = facts.assignment(user, role_id, organization_id)
@@ -167,7 +167,7 @@ def keep_an_owner(facts: Facts, user: Key, held: AssignmentFact) -> None:
     if role is None or not role.owns_organization or held.organization_id is None:
         return
     if not facts.owners.get((user[0], held.organization_id), set()) - {user[1]}:
-        raise Refused("conflict", f"the last owner of {held.organization_id} cannot be removed")
+        raise Refused("conflict", "the last owner of an organization cannot be removed")
 
 
 def require_active(facts: Facts, organization: Key) -> None:
@@ -176,7 +176,7 @@ def require_active(facts: Facts, organization: Key) -> None:
     if fact is None:
         raise Refused("not_found", "this organization does not exist", "organization_id")
     if fact.state != "active":
-        raise Refused("conflict", f"the organization {organization[1]} is not active", "organization_id")
+        raise Refused("conflict", "the organization is not active", "organization_id")
 
 
 def _end(facts: Facts, cause: Cause, user: Key, held: AssignmentFact, type_: str) -> Effect:

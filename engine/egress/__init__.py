@@ -6,6 +6,7 @@ names        name to addresses, in a thread that can be left behind
 wire         a connected socket under one deadline and a budget of bytes, with TLS on top
 destination  the URL of an endpoint, checked once
 http         one signed POST, and what its answer means
+documents    one GET of a JSON document of the identity provider
 signing      Standard Webhooks signatures and their secrets
 secrets      secrets at rest
 step_call    the body and headers of a step call (contract version 1)

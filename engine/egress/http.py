@@ -27,7 +27,7 @@ from engine.egress.destination import Destination, is_literal
 from engine.egress.names import Resolve, addresses_of, system_addresses
 from engine.egress.wire import Overrun, Wire, trusted_authorities
 
-__all__ = ["Answer", "Destination", "OutgoingCall", "classify", "post"]
+__all__ = ["Answer", "Destination", "OutgoingCall", "WireStream", "classify", "post"]
 
 RESPONSE_LIMIT = 64 * 1024
 """Bytes of a response that are read, as they travel. A body that goes on is cut off there, which changes nothing."""
@@ -135,7 +135,7 @@ def _connected(call: OutgoingCall, limit: Deadline, resolve: Resolve) -> Wire:
 def _exchange(call: OutgoingCall, wire: Wire) -> tuple[int, list[tuple[bytes, bytes]]]:
     """Send the request, read the answer's head, and its body up to the limit."""
     request = _request(call)
-    connection = httpcore.HTTP11Connection(origin=request.url.origin, stream=_Stream(wire))
+    connection = httpcore.HTTP11Connection(origin=request.url.origin, stream=WireStream(wire))
     wire.allow(HEAD_LIMIT)
     response = connection.handle_request(request)
     wire.allow(RESPONSE_LIMIT - HEAD_LIMIT)
@@ -181,7 +181,7 @@ def _moment(value: str) -> datetime | None:
     return moment if moment.tzinfo is not None else None
 
 
-class _Stream(httpcore.NetworkStream):
+class WireStream(httpcore.NetworkStream):
     """A Wire as httpcore wants it. The timeouts httpcore passes are ignored: the wire has its deadline.
 
     Head and body of the request go out as one piece, when the answer is first asked for. An endpoint may answer and

@@ -13,11 +13,18 @@ selectors         one file a selector
 
     who answers for it
 policy            what the realm demands
+settings          what the realm demands and says, changed by a person
 workflows         a name, an owner, a line of revisions
-revisions         stage and publish
+revisions         stage, approve, reject, publish, roll back
+publication       one revision in force, its triggers spread out
+activation        disable and enable
+deletion          delete
+alerts            what whoever watches over a realm is told
 guard             nobody gives through a workflow what they could not give by hand
 
     how runs begin and are steered by people
+event_members     what belongs to an event that is reported
+events            events of an outside directory
 triggers          events, slots and people start runs, each once
 slots             the arithmetic of schedules
 schedules         fills the slots that have come
@@ -37,6 +44,7 @@ calls             endpoint calls and their answers
 callers           the threads that make them
 guilty            a run whose own transaction fails
 reports           what a pass did, for those who watch
+diagnostics       how a workflow fares
 worker            claims, advances, dispatches, calls, delivers, sweeps
 retention         history that may go
 """

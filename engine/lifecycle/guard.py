@@ -8,12 +8,25 @@ from __future__ import annotations
 from sqlalchemy import Connection
 
 from engine.core.errors import Refused
+from engine.core.trail import Cause
 from engine.directory.authority import authority_of
+from engine.directory.commands.acting import actor_of
 from engine.directory.facts import Facts, Key
 from engine.directory.load import load_facts
 from engine.lifecycle.definition import Definition
 from engine.lifecycle.facts import RunWanted
+from engine.lifecycle.references import check_references
+from engine.lifecycle.selectors.registry import require_selectable
 from engine.lifecycle.steps.registry import STEP_TYPES
+
+
+def require_could_answer_for(connection: Connection, cause: Cause, definition: Definition) -> None:
+    """Raise unless the actor may let this definition fire, by publication, rollback or enabling: DefinitionInvalid for what it
+    names and is not there, or what this version cannot fire; Refused for authority that the actor lacks."""
+    actor = actor_of(cause)
+    check_references(connection, cause.realm_id, definition)
+    require_selectable(definition)
+    require_could_do(connection, actor, definition, "realm.workflows.publish")
 
 
 def require_could_do(

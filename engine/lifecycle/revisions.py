@@ -1,12 +1,8 @@
-"""Revisions: immutable definitions, one of them published at a time.
-
-The publisher is the accountable actor of every run started from then on; runs in flight keep theirs.
-"""
+"""Revisions: immutable definitions, staged, decided about, and one of them published at a time."""
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
-from typing import Any
+from typing import Literal
 
 from sqlalchemy import Connection
 
@@ -14,24 +10,24 @@ from db.rows import AnyRow
 from db.statements import workflows as statements
 from db.statements.runs import now
 from engine.core import ids
-from engine.core.errors import Refused
+from engine.core.errors import IllegalTransition, Refused
 from engine.core.trail import Cause, audit
+from engine.directory.commands.acting import actor_of
 from engine.lifecycle import workflows
 from engine.lifecycle.definition import Definition, canonical, load
-from engine.lifecycle.guard import require_could_do
+from engine.lifecycle.guard import require_could_answer_for
+from engine.lifecycle.publication import put_in_force
 from engine.lifecycle.references import check_references
-from engine.lifecycle.schedules import end_open_slots
-from engine.lifecycle.selectors.registry import require_selectable
-from engine.lifecycle.slots import slot_after
-from engine.lifecycle.states import REVISION, WORKFLOW
-from engine.lifecycle.trigger_members import EventMembers, ScheduleMembers
+from engine.lifecycle.states import REVISION
 
 
 def add(connection: Connection, cause: Cause, workflow_id: str, definition: Definition) -> int:
     """Stage a new revision of a workflow. Returns its number.
 
-    Raises Refused (`not_found`, `conflict`) and DefinitionInvalid for a reference that the realm does not have.
+    Raises Refused (`forbidden` for whoever is no user, `not_found`, `conflict`) and DefinitionInvalid for a reference that
+    the realm does not have.
     """
+    _, author_id = actor_of(cause)
     workflow = workflows.locked(connection, cause.realm_id, workflow_id)
     check_references(connection, cause.realm_id, definition)
     text, sha256 = canonical(definition)
@@ -45,7 +41,7 @@ def add(connection: Connection, cause: Cause, workflow_id: str, definition: Defi
             "id": ids.new(ids.Prefix.REVISION),
             "definition": text,
             "definition_hash": sha256,
-            "author_id": cause.actor_id,
+            "author_id": author_id,
         },
     )
     statements.update_workflow(connection, cause.realm_id, workflow_id, {"last_revision": number})
@@ -55,6 +51,25 @@ def add(connection: Connection, cause: Cause, workflow_id: str, definition: Defi
     return number
 
 
+def decide(
+    connection: Connection, cause: Cause, workflow_id: str, number: int, verdict: Literal["approve", "reject"]
+) -> None:
+    """Approve or reject a revision that is not published. Nothing in it is checked: that is done when it is published.
+
+    Raises Refused: `not_found`; `forbidden` for its author (source: "Separation of duties") and for whoever is no user;
+    `conflict` when it is past this decision.
+    """
+    _, decider_id = actor_of(cause)
+    workflows.locked(connection, cause.realm_id, workflow_id)
+    revision = _existing(connection, cause.realm_id, workflow_id, number)
+    if revision.author_id == decider_id:
+        raise Refused("forbidden", "nobody decides about a revision of their own")
+    status = _after(revision, verdict)
+    decision = {"status": status, "decided_by": decider_id, "decided_at": now(connection)}
+    statements.update_revision(connection, cause.realm_id, workflow_id, number, decision)
+    _record(connection, cause, f"workflow.revision.{status}", revision)
+
+
 def publish(connection: Connection, cause: Cause, workflow_id: str, number: int) -> None:
     """Publish a revision: its triggers fire from now on, and its publisher answers for its runs.
 
@@ -62,75 +77,51 @@ def publish(connection: Connection, cause: Cause, workflow_id: str, number: int)
     names the step) and DefinitionInvalid.
     """
     workflow = workflows.locked(connection, cause.realm_id, workflow_id)
-    revision = statements.revision(connection, cause.realm_id, workflow_id, number)
-    if revision is None:
-        raise Refused("not_found", "this revision does not exist")
-    if revision.status not in ("draft", "approved"):
-        raise Refused("conflict", f"revision {number} is {revision.status}")
+    revision = _existing(connection, cause.realm_id, workflow_id, number)
+    _after(revision, "publish")
     if workflow.requires_approval and revision.status != "approved":
         raise Refused("forbidden", "this workflow is published only from an approved revision")
-    if cause.actor_type != "user" or cause.actor_id is None:
-        raise Refused("forbidden", "a workflow is published by a user, who answers for it")
+    _answer_for(connection, cause, workflow, revision, "publish")
+    _record(connection, cause, "workflow.published", revision)
+
+
+def roll_back(connection: Connection, cause: Cause, workflow_id: str, number: int) -> None:
+    """Publish again a revision that was published before, on the account of whoever rolls back: they must be able to do by
+    hand what its publisher could. It was approved then, if it had to be, and needs no new approval.
+
+    A disabled workflow stays disabled. Raises Refused (`not_found` and `conflict` with `path` `revision`; `conflict` for a
+    workflow of a plugin; `forbidden`, `grant_ceiling_exceeded` with `path` the step) and DefinitionInvalid.
+    """
+    workflow = workflows.locked(connection, cause.realm_id, workflow_id)
+    revision = _existing(connection, cause.realm_id, workflow_id, number, "revision")
+    _after(revision, "roll_back", "revision")
+    _answer_for(connection, cause, workflow, revision, "roll_back")
+    _record(connection, cause, "workflow.rolled_back", revision, superseded=workflow.published_revision)
+
+
+def _answer_for(connection: Connection, cause: Cause, workflow: AnyRow, revision: AnyRow, event: str) -> None:
     definition = load(revision.definition, revision.definition_hash)
-    check_references(connection, cause.realm_id, definition)
-    require_selectable(definition)
-    require_could_do(connection, (cause.realm_id, cause.actor_id), definition, "realm.workflows.publish")
-    _make_current(connection, cause, workflow, revision, definition)
-    details = {"revision": number, "definition_hash": revision.definition_hash}
-    target = ("workflow", workflow_id)
-    workflows.write(connection, [audit(cause, "workflow.published", target, details, "workflow")])
+    require_could_answer_for(connection, cause, definition)
+    put_in_force(connection, cause, workflow, revision, definition, event)
 
 
-def _make_current(
-    connection: Connection, cause: Cause, workflow: AnyRow, revision: AnyRow, definition: Definition
-) -> None:
-    moment = now(connection)
-    realm_id, workflow_id = cause.realm_id, workflow.id
-    if workflow.published_revision is not None:
-        superseded = REVISION.move("published", "supersede")
-        statements.update_revision(
-            connection, realm_id, workflow_id, workflow.published_revision, {"status": superseded}
-        )
-    published = {
-        "status": REVISION.move(revision.status, "publish"),
-        "published_by": cause.actor_id,
-        "published_at": moment,
-    }
-    statements.update_revision(connection, realm_id, workflow_id, revision.number, published)
-    anchor = workflow.first_published_at or moment
-    current = {
-        "state": WORKFLOW.move(workflow.state, "publish"),
-        "published_revision": revision.number,
-        "publisher_id": cause.actor_id,
-        "first_published_at": anchor,
-    }
-    statements.update_workflow(connection, realm_id, workflow_id, current)
-    events, schedules = _triggers(realm_id, workflow_id, definition, anchor, moment)
-    end_open_slots(connection, realm_id, workflow_id)
-    statements.replace_triggers(connection, realm_id, workflow_id, events, schedules)
+def _existing(
+    connection: Connection, realm_id: str, workflow_id: str, number: int, member: str | None = None
+) -> AnyRow:
+    revision = statements.revision(connection, realm_id, workflow_id, number)
+    if revision is None:
+        raise Refused("not_found", "this revision does not exist", member)
+    return revision
 
 
-def _triggers(
-    realm_id: str, workflow_id: str, definition: Definition, anchor: datetime, moment: datetime
-) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """The published triggers, spread out: what an event looks up, and when each schedule has its next slot."""
-    events: list[dict[str, Any]] = []
-    schedules: list[dict[str, Any]] = []
-    for ordinal, trigger in enumerate(definition.triggers):
-        about = {"realm_id": realm_id, "workflow_id": workflow_id, "ordinal": ordinal}
-        if isinstance(trigger, EventMembers):
-            events += [
-                {**about, "event_type": event_type, "organization_id": trigger.organization_id}
-                for event_type in trigger.event_types
-            ]
-        elif isinstance(trigger, ScheduleMembers):
-            every = trigger.every.timedelta
-            schedules.append(
-                {
-                    **about,
-                    "every_seconds": every // timedelta(seconds=1),
-                    "selector": trigger.select.model_dump(by_alias=True, exclude_unset=True),
-                    "next_slot_at": slot_after(anchor, every, moment),
-                }
-            )
-    return events, schedules
+def _after(revision: AnyRow, event: str, member: str | None = None) -> str:
+    """The revision's status after the event. Raises Refused("conflict") for a move that the state table does not have."""
+    try:
+        return REVISION.move(revision.status, event)
+    except IllegalTransition:
+        raise Refused("conflict", f"revision {revision.number} is {revision.status}", member) from None
+
+
+def _record(connection: Connection, cause: Cause, type_: str, revision: AnyRow, **details: object) -> None:
+    about = {"revision": revision.number, "definition_hash": revision.definition_hash, **details}
+    workflows.write(connection, [audit(cause, type_, ("workflow", revision.workflow_id), about, "workflow")])

@@ -7,9 +7,10 @@ is fired and covers the population again (source: "Not offered"; lifecycle.md, "
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 from sqlalchemy import Connection
 
@@ -17,13 +18,14 @@ from db.rows import AnyRow
 from db.session import Database
 from db.statements import schedules as statements
 from db.statements.outbox import notify
+from db.statements.runs import now
 from db.statements.workflows import share_workflow
 from engine.core.failpoints import hit
 from engine.core.faults import is_outage, message_of, place_of
 from engine.core.ledger import Ledger
 from engine.core.trail import Cause, audit
 from engine.lifecycle.selectors.registry import SELECTORS
-from engine.lifecycle.slots import slot_at, slots_between
+from engine.lifecycle.slots import slot_after, slot_at, slots_between
 from engine.lifecycle.triggers import NewRun, start
 
 log = logging.getLogger("engine.schedules")
@@ -107,8 +109,7 @@ def _fill(connection: Connection, schedule: AnyRow) -> list[FiredSlot]:
         "slot_started": 0 if covered else started,
         "slot_missed": 0 if covered else missed,
     }
-    if statements.save_progress(connection, schedule, progress) != 1:
-        raise RuntimeError("a schedule that is locked has moved")
+    _save(connection, schedule, progress)
     if covered:
         ended.append(end_slot(connection, schedule, slot, started, missed, complete=True))
     if subjects:
@@ -144,6 +145,23 @@ def end_slot(
 
 
 def end_open_slots(connection: Connection, realm_id: str, workflow_id: str) -> None:
-    """End the slots that are being filled, incomplete: the schedules of a workflow are about to be replaced."""
-    for schedule in statements.being_filled(connection, realm_id, workflow_id):
-        end_slot(connection, schedule, schedule.slot_at, schedule.slot_started, schedule.slot_missed, complete=False)
+    """End the slots that a workflow is filling, incomplete: its schedules are about to stop, or to be replaced."""
+    for schedule in statements.of_workflow(connection, realm_id, workflow_id):
+        if schedule.slot_at is not None:
+            slot, started, missed = schedule.slot_at, schedule.slot_started, schedule.slot_missed
+            end_slot(connection, schedule, slot, started, missed, complete=False)
+            _save(connection, schedule, {"slot_at": None, "slot_cursor": None, "slot_started": 0, "slot_missed": 0})
+
+
+def skip_to_next_slots(connection: Connection, realm_id: str, workflow_id: str, anchor: datetime) -> None:
+    """Let the schedules of a workflow go on with their first slots from now: what passed before is not caught up."""
+    moment = now(connection)
+    for schedule in statements.of_workflow(connection, realm_id, workflow_id):
+        next_slot = slot_after(anchor, timedelta(seconds=schedule.every_seconds), moment)
+        if next_slot > schedule.next_slot_at:
+            _save(connection, schedule, {"next_slot_at": next_slot})
+
+
+def _save(connection: Connection, schedule: AnyRow, values: Mapping[str, Any]) -> None:
+    if statements.save_progress(connection, schedule, values) != 1:
+        raise RuntimeError("a schedule that is locked has moved")

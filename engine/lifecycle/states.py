@@ -1,4 +1,4 @@
-"""The state tables of runs, approvals and revisions. What is not a row here does not happen."""
+"""The state tables of runs, approvals, revisions and workflows. What is not a row here does not happen."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ REVISION = StateTable(
         ("approved", "reject", "rejected"),
         ("approved", "publish", "published"),
         ("published", "supersede", "superseded"),
-        ("superseded", "publish", "published"),
+        ("superseded", "roll_back", "published"),
     ),
 )
 
@@ -60,9 +60,14 @@ WORKFLOW = StateTable(
     "workflow",
     (
         ("draft", "publish", "active"),
+        ("draft", "delete", "deleted"),
         ("active", "publish", "active"),
-        ("disabled", "publish", "disabled"),
+        ("active", "roll_back", "active"),
         ("active", "disable", "disabled"),
+        ("active", "delete", "deleted"),
+        ("disabled", "publish", "disabled"),
+        ("disabled", "roll_back", "disabled"),
         ("disabled", "enable", "active"),
+        ("disabled", "delete", "deleted"),
     ),
 )

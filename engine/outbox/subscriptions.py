@@ -1,4 +1,4 @@
-"""Webhook subscriptions, by hand: made, given a new secret, paused, resumed, disabled.
+"""Webhook subscriptions, by hand: made, given a new secret, paused, resumed, disabled, deleted.
 
 A secret is of our making, shown once, and kept only encrypted and bound to its realm and subscription (lifecycle.md,
 decision 9). No audit row holds it, nor the URL: many endpoints carry their key there.
@@ -36,6 +36,9 @@ SUBSCRIPTION = StateTable(
         ("paused", "resume", "active"),
         ("paused", "disable", "disabled"),
         ("disabled", "resume", "active"),
+        ("active", "delete", "deleted"),
+        ("paused", "delete", "deleted"),
+        ("disabled", "delete", "deleted"),
     ),
 )
 _AUDITED = {"pause": "paused", "resume": "resumed", "disable": "disabled"}
@@ -123,6 +126,16 @@ def change_state(connection: Connection, cause: Cause, subscription_id: str, eve
     statements.update_subscription(connection, cause.realm_id, subscription_id, {"state": state})
     _record(connection, cause, subscription_id, _AUDITED[event], {})
     return True
+
+
+def delete(connection: Connection, cause: Cause, subscription_id: str) -> None:
+    """From then on the subscription is not there, and calls to it fail. Nothing is kept that would open an endpoint: no secret,
+    and no URL. Raises Refused (`forbidden`, `not_found`)."""
+    row = _locked(connection, cause, subscription_id)
+    state = SUBSCRIPTION.move(row.state, "delete")
+    values = {"state": state, "url": None, "secret": None, "previous_secret": None, "previous_until": None}
+    statements.update_subscription(connection, cause.realm_id, subscription_id, values)
+    _record(connection, cause, subscription_id, "deleted", {})
 
 
 def _locked(connection: Connection, cause: Cause, subscription_id: str) -> Row[Any]:

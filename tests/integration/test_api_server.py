@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 
 @contextmanager
 def running(database: Database, folder: Path) -> Iterator[str]:
-    """`uvicorn api.app:create_app --factory` on a free port. Stopped by SIGTERM at the end, with status 0 or its own."""
+    """`python -m api.server` on a free port. Stopped by SIGTERM at the end, with status 0 or its own."""
     assert database.app_url is not None
     environment = {name: value for name, value in os.environ.items() if not name.startswith("TENURE_")}
     environment |= {
@@ -34,7 +34,7 @@ def running(database: Database, folder: Path) -> Iterator[str]:
     }
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    command = [sys.executable, "-m", "uvicorn", "api.app:create_app", "--factory", "--port", str(port)]
+    command = [sys.executable, "-m", "api.server", "--port", str(port)]
     with (folder / "log").open("w") as log:
         process = subprocess.Popen(command, env=environment, cwd=ROOT, stdout=log, stderr=log)
     try:

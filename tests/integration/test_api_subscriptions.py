@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import pytest
+from sqlalchemy.exc import IntegrityError
+from werkzeug import Response
 
 from engine.egress.signing import Secret
-from tests.calling import Api, problem
-from tests.driver import owner, rows
-from tests.factories import KEYRING, a_realm, unique
+from engine.lifecycle.worker import Worker
+from tests.calling import Api, paths, problem
+from tests.definitions import definition, id_of, step
+from tests.driver import attempts_of, drain, owner, rows, run_of, wake
+from tests.endpoints import Endpoint
+from tests.factories import KEYRING, TestRealm, a_realm, unique
 
 URL = "https://hooks.example.org/path?key=k3y"
 
@@ -91,15 +96,58 @@ def test_a_subscription_is_paused_resumed_and_disabled(api: Api) -> None:
     assert path.split("/")[-1] not in api.get("/webhook-subscriptions", state="paused").text
 
 
-def test_a_deleted_subscription_is_not_there(api: Api) -> None:
-    path = f"/webhook-subscriptions/{api.realm.subscription(state='deleted')}"
-    for answer in (
-        api.get(path),
-        api.post(f"{path}/rotate-secret"),
-        api.post(f"{path}/pause"),
-        api.post(f"{path}/resume"),
-    ):
-        problem(answer, 404, "not_found")
+@pytest.mark.parametrize("verbs", [[], ["pause"], ["disable"]], ids=["active", "paused", "disabled"])
+def test_a_deleted_subscription_is_not_there(api: Api, verbs: list[str]) -> None:
+    subscription = made(api)
+    path = f"/webhook-subscriptions/{subscription['id']}"
+    for verb in verbs:
+        assert api.post(f"{path}/{verb}").status_code == 200
+    deleted = api.delete(path)
+    assert (deleted.status_code, deleted.content) == (204, b"")
+    missing = problem(api.delete(f"/webhook-subscriptions/{id_of('whk')}"), 404, "not_found")
+    assert problem(api.delete(path), 404, "not_found") == missing
+    assert problem(api.get(path), 404, "not_found") == missing
+    for verb in ("rotate-secret", "pause", "resume", "disable"):
+        assert problem(api.post(f"{path}/{verb}"), 404, "not_found") == missing
+    assert subscription["id"] not in api.get("/webhook-subscriptions", limit=100).text
+    calling = definition(step("call_webhook", subscription_id=subscription["id"]))
+    assert paths(api.post("/workflows/validate", {"definition": calling})) == ["definition.steps[0].subscription_id"]
+    latest, *before = api.get("/audit-events", target_id=subscription["id"]).json()["items"]
+    assert (latest["type"], latest["details"]) == ("webhook.subscription.deleted", {})
+    assert len(before) == 1 + len(verbs)
+
+
+def test_a_deleted_subscription_keeps_nothing_that_opens_an_endpoint(api: Api) -> None:
+    subscription = made(api)
+    path, find = f"/webhook-subscriptions/{subscription['id']}", "SELECT * FROM webhook_subscriptions WHERE id = :id"
+    api.post(f"{path}/rotate-secret")
+    api.delete(path)
+    (row,) = rows(api.realm.database, find, id=subscription["id"])
+    assert (row.state, row.secret, row.previous_secret, row.previous_until) == ("deleted", None, None, None)
+    assert row.url is None, "many endpoints carry their key in the URL"
+
+
+@pytest.mark.parametrize("change", ["state = 'deleted'", "secret = NULL", "url = NULL"])
+def test_the_table_itself_keeps_secrets_exactly_as_long_as_their_subscription(api: Api, change: str) -> None:
+    subscription_id = made(api)["id"]
+    with pytest.raises(IntegrityError, match="deleted_keeps_no_secret"):
+        owner(api.realm.database, f"UPDATE webhook_subscriptions SET {change} WHERE id = :id", id=subscription_id)
+
+
+def test_a_run_that_waits_for_its_next_try_does_not_call_what_is_deleted_meanwhile(
+    api: Api, acme: TestRealm, worker: Worker, endpoint: Endpoint
+) -> None:
+    endpoint.execute = [Response(status=503)] * 5
+    run, _ = acme.run(
+        acme.published(definition(step("call_webhook", subscription_id=endpoint.subscription))), acme.user()
+    )
+    drain(worker, acme)
+    assert [attempt.error_category for attempt in attempts_of(acme, run)] == ["http_503"]
+    assert api.at(acme).delete(f"/webhook-subscriptions/{endpoint.subscription}").status_code == 204
+    wake(acme, run)
+    drain(worker, acme)
+    assert (run_of(acme, run).state, run_of(acme, run).error_category) == ("failed", "subscription_missing")
+    assert len(endpoint.calls) == 1
 
 
 def test_a_private_destination_is_named_as_such(api: Api) -> None:

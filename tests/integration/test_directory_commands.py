@@ -13,8 +13,9 @@ from sqlalchemy import Connection
 from db.session import Database
 from engine.core.errors import Refused
 from engine.core.trail import Cause
-from engine.directory.commands import assignments, groups, organizations, roles, users
+from engine.directory.commands import assignments, groups, organizations, roles, service_principals, users
 from engine.directory.permissions import CATALOGUE
+from engine.lifecycle import settings
 from engine.outbox import subscriptions
 from tests.driver import rows, until
 from tests.factories import KEYRING, TestRealm, a_realm, unique
@@ -31,6 +32,7 @@ class Things:
     role: str
     assignment: str
     hook: str
+    machine: str
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +42,7 @@ def things(module_database: Database) -> Things:
     sales = acme.organization(None, ada)
     team = acme.group(sales, members=[ada], roles=[role])
     assignment = acme.grant(ada, role, sales)
-    return Things(acme, ada, sales, team, role, assignment, acme.subscription())
+    return Things(acme, ada, sales, team, role, assignment, acme.subscription(), acme.principal())
 
 
 Command = Callable[[Connection, Cause, Things], Any]
@@ -94,6 +96,24 @@ COMMANDS: dict[str, tuple[str, Command]] = {
     "subscriptions.change_state": (
         "realm.webhooks.write",
         lambda c, by, t: subscriptions.change_state(c, by, t.hook, "pause"),
+    ),
+    "subscriptions.delete": ("realm.webhooks.write", lambda c, by, t: subscriptions.delete(c, by, t.hook)),
+    "service_principals.create": (
+        "realm.users.write",
+        lambda c, by, t: service_principals.create(c, by, name=unique("m")),
+    ),
+    "service_principals.update": (
+        "realm.users.write",
+        lambda c, by, t: service_principals.update(c, by, t.machine, name=unique("m")),
+    ),
+    "service_principals.disable": (
+        "realm.users.write",
+        lambda c, by, t: service_principals.disable(c, by, t.machine),
+    ),
+    "service_principals.enable": ("realm.users.write", lambda c, by, t: service_principals.enable(c, by, t.machine)),
+    "settings.change": (
+        "realm.settings.write",
+        lambda c, by, t: settings.change(c, by, extensions={"workflow_publish_approval": True}),
     ),
 }
 

@@ -289,12 +289,12 @@ def test_a_connection_that_nobody_takes_is_a_network_error(acme: TestRealm, work
 def test_a_paused_subscription_is_tried_again_and_called_once_it_is_active(
     acme: TestRealm, worker: Worker, endpoint: Endpoint, ada: str
 ) -> None:
-    set_state(acme, endpoint, "paused")
+    endpoint.become("paused")
     run = called(acme, worker, ada, endpoint.subscription)
     assert outcome(acme, run) == ("running", "subscription_paused")
     assert failures(acme, run) == ["subscription_paused"]
     assert endpoint.calls == []
-    set_state(acme, endpoint, "active")
+    endpoint.become("active")
     wake(acme, run)
     drain(worker, acme)
     assert run_of(acme, run).state == "succeeded"
@@ -308,7 +308,7 @@ def test_a_disabled_or_deleted_subscription_fails_the_step_for_good(
     acme: TestRealm, worker: Worker, endpoint: Endpoint, ada: str, state: str, category: str
 ) -> None:
     workflow = acme.published(definition(calling(endpoint.subscription)))
-    set_state(acme, endpoint, state)
+    endpoint.become(state)
     run, _ = acme.run(workflow, ada)
     drain(worker, acme)
     assert outcome(acme, run) == ("failed", category)
@@ -436,12 +436,3 @@ def states(acme: TestRealm, workflow_id: str) -> dict[str, int]:
     query = "SELECT state, count(*) AS runs FROM workflow_runs WHERE workflow_id = :id GROUP BY state"
     found: list[AnyRow] = rows(acme.database, query, id=workflow_id)
     return {row.state: row.runs for row in found}
-
-
-def set_state(acme: TestRealm, endpoint: Endpoint, state: str) -> None:
-    owner(
-        acme.database,
-        "UPDATE webhook_subscriptions SET state = :state WHERE id = :id",
-        state=state,
-        id=endpoint.subscription,
-    )

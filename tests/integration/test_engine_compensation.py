@@ -374,12 +374,7 @@ def test_a_subscription_that_cannot_be_called_any_more_fails_its_compensation(
     tries: int,
 ) -> None:
     run = started(acme, worker, ada, sales, sync, PAUSE, wrong)
-    owner(
-        acme.database,
-        "UPDATE webhook_subscriptions SET state = :state WHERE id = :id",
-        state=state,
-        id=endpoint.subscription,
-    )
+    endpoint.become(state)
     age(acme, run, hours=1)
     drain(worker, acme)
     for _ in range(tries - 1):

@@ -2,71 +2,21 @@
 
 from __future__ import annotations
 
-import socket
 import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from datetime import timedelta
-from email.message import EmailMessage
-from email.parser import BytesParser
-from email.policy import default
 
 import pytest
-from aiosmtpd.controller import Controller
-from aiosmtpd.smtp import SMTP, Envelope, Session
 
 from db.session import Database
 from engine.core.failpoints import arm
-from engine.core.settings import MailSettings
 from engine.egress.smtp import Mailer
 from engine.outbox.mail import deliver_due
 from tests.definitions import definition, step
 from tests.driver import AnyRow, drain, emptied, many_runs, owner, rows, until, working
 from tests.factories import TestRealm, a_realm, unique
-
-
-@dataclass
-class Relay:
-    """A real SMTP server, and what it took."""
-
-    port: int
-    refusal: str | None = None
-    took: list[EmailMessage] = field(default_factory=list)
-
-    async def handle_DATA(self, server: SMTP, session: Session, envelope: Envelope) -> str:
-        if self.refusal is not None:
-            return self.refusal
-        assert isinstance(envelope.content, bytes)
-        message = BytesParser(policy=default).parsebytes(envelope.content)
-        assert [message["To"]] == envelope.rcpt_tos
-        self.took.append(message)
-        return "250 OK"
-
-    async def handle_RCPT(
-        self, server: SMTP, session: Session, envelope: Envelope, address: str, options: list[str]
-    ) -> str:
-        if address.startswith("nobody"):
-            return "550 no such mailbox"
-        envelope.rcpt_tos.append(address)
-        return "250 OK"
-
-    @contextmanager
-    def open(self) -> Iterator[None]:
-        controller = Controller(self, hostname="127.0.0.1", port=self.port)
-        controller.start()
-        try:
-            yield
-        finally:
-            controller.stop()
-
-
-def settings(relay: Relay) -> MailSettings:
-    return MailSettings(
-        host="127.0.0.1", port=relay.port, sender="Tenure <tenure@x.example>", timeout=timedelta(seconds=5)
-    )
+from tests.relay import Relay
 
 
 @pytest.fixture
@@ -76,9 +26,7 @@ def acme(module_database: Database) -> TestRealm:
 
 @pytest.fixture
 def away() -> Relay:
-    """A relay that is not there yet."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return Relay(listener.getsockname()[1])
+    return Relay.away()
 
 
 @pytest.fixture
@@ -100,7 +48,7 @@ def messages(acme: TestRealm) -> list[AnyRow]:
 
 
 def deliver(acme: TestRealm, relay: Relay) -> int:
-    return deliver_due(acme.database, Mailer(settings(relay)), settings(relay))
+    return deliver_due(acme.database, Mailer(relay.settings), relay.settings)
 
 
 def due_now(acme: TestRealm) -> None:
@@ -122,7 +70,7 @@ def test_a_notice_goes_out_in_the_words_of_the_realm_s_template_at_that_moment(a
         body="{{ workflow }} at {{ time }}: {{ notice | upper }}",
         realm=acme.id,
     )
-    with working(acme.database, mail=settings(relay)) as worker:
+    with working(acme.database, mail=relay.settings) as worker:
         until(lambda: worker.run_pass().delivered)
     (row,) = messages(acme)
     (message,) = relay.took
@@ -158,7 +106,7 @@ def test_workers_that_deliver_at_once_send_every_message_once(acme: TestRealm, r
 def test_mail_goes_out_as_fast_as_the_relay_takes_it(acme: TestRealm, relay: Relay) -> None:
     """A batch has twenty messages; nobody waits for a poll between two of them."""
     queued(acme, *acme.users(70))
-    with working(acme.database, mail=settings(relay), poll_interval=15) as worker:
+    with working(acme.database, mail=relay.settings, poll_interval=15) as worker:
         began = time.monotonic()
         while len(relay.took) < 70:
             worker.run_pass()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import pickle
+import re
 import stat
 import time
 from collections.abc import Callable
@@ -18,17 +19,18 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from api.compact import Compact
 from api.issuer import KEY_FILE, LocalIssuer
 from api.settings import ApiSettings
-from api.tokens import MAX_TOKEN, Audience, TokenRefused, Verifier
+from api.tokens import MAX_TOKEN, Audience, TokenRefused, TrustedIssuer, Verifier
 from cli.token import issue
 from engine.core.errors import Refused
 from tests.definitions import id_of
 
 KEY = Ed25519PrivateKey.generate()
 ISSUER = LocalIssuer(KEY)
-VERIFIER = Verifier.of(ApiSettings(), ISSUER)
-REALM, USER = id_of("rlm"), id_of("usr")
+VERIFIER = Verifier.of(ApiSettings(), TrustedIssuer(ISSUER.issuer, ISSUER))
+REALM, USER, MACHINE = id_of("rlm"), id_of("usr"), id_of("spn")
 
 Json = dict[str, Any]
 
@@ -98,6 +100,9 @@ def wrong_claims(now: int) -> dict[str, Json]:
         "an audience of any kind": {"aud": {"admin": True}},
         "a prefix of the audience": {"aud": "administrator"},
         "audiences that are no texts": {"aud": ["admin", 5]},
+        "both audiences": {"aud": ["admin", "account"]},
+        "a blank subject": {"sub": " "},
+        "a service principal's subject with a newline": {"sub": f"{MACHINE}\n"},
         "no subject": {"sub": ...},
         "an empty subject": {"sub": ""},
         "a null subject": {"sub": None},
@@ -156,6 +161,28 @@ def _changed() -> str:
     return f"{head}.{segment(claims(sub=id_of('usr', '1'))).decode()}.{mark}"
 
 
+def _respelt(index: int) -> str:
+    """With stray bits at the end of a segment: a lenient reader finds the same bytes in it. Signed as it is sent."""
+    head, body = (json.dumps(part).encode() for part in (header(), claims()))
+    head, body = (
+        part + b" " * ((1 - len(part)) % 3) for part in (head, body)
+    )  # a byte more than threes: four bits to spare
+    parts = [segment(head), segment(body)]
+    if index < 2:
+        parts[index] = _stray(parts[index])
+    parts.append(segment(KEY.sign(b".".join(parts))))
+    if index == 2:
+        parts[2] = _stray(parts[2])
+    token = b".".join(parts).decode()
+    assert base64.urlsafe_b64decode(parts[0] + b"==") == head
+    return token
+
+
+def _stray(part: bytes) -> bytes:
+    alphabet = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+    return part[:-1] + alphabet[alphabet.index(part[-1]) + 1 :][:1]
+
+
 WRONG_TOKENS: dict[str, Callable[[], str]] = {
     "nothing": lambda: "",
     "a word": lambda: "token",
@@ -172,6 +199,13 @@ WRONG_TOKENS: dict[str, Callable[[], str]] = {
         claims(), header(jwk=LocalIssuer(STRANGER).jwks()["keys"][0]), STRANGER
     ),
     "a key to be fetched": lambda: signed(claims(), header(jku="https://example.org/jwks"), STRANGER),
+    "the issuer's own key in the header": lambda: signed(claims(), header(jwk=ISSUER.jwks()["keys"][0])),
+    "a certificate": lambda: signed(claims(), header(x5c=["MIIB"])),
+    "a certificate to be fetched": lambda: signed(claims(), header(x5u="https://example.org/x5u")),
+    "a token within": lambda: signed(claims(), header(cty="JWT")),
+    "compressed": lambda: signed(claims(), header(zip="DEF")),
+    "a null type": lambda: signed(claims(), header(typ=None)),
+    "no critical headers": lambda: signed(claims(), header(crit=[])),
     "an unknown key id": lambda: signed(claims(), header(kid="x")),
     "no key id": lambda: signed(claims(), header(kid=...)),
     "a null key id": lambda: signed(claims(), header(kid=None)),
@@ -200,10 +234,14 @@ WRONG_TOKENS: dict[str, Callable[[], str]] = {
     "claims with half a surrogate": lambda: signed(json.dumps(claims())[:-1].encode() + b',"a":"\\ud800"}'),
     "claims that are not UTF-8": lambda: signed(b"\xff\xfe"),
     "nested without end": lambda: signed(b"[" * 3000 + b"]" * 3000),
-    "too long": lambda: signed(claims(extra="x" * MAX_TOKEN)),
+    "too long": lambda: signed(claims(extra="x" * (MAX_TOKEN * 3 // 4))),
     "beyond ASCII": lambda: signed(claims()) + "é",
     "with a space": lambda: signed(claims()).replace(".", ". ", 1),
     "with a newline": lambda: signed(claims()) + "\n",
+    "with a newline before": lambda: "\n" + signed(claims()),
+    "a header spelt otherwise": lambda: _respelt(0),
+    "claims spelt otherwise": lambda: _respelt(1),
+    "a signature spelt otherwise": lambda: _respelt(2),
 }
 
 
@@ -213,6 +251,13 @@ def test_what_is_no_token_of_the_issuer_is_refused(name: str) -> None:
         VERIFIER.verify(WRONG_TOKENS[name](), "admin")
 
 
+@pytest.mark.parametrize("index", [0, 1, 2])
+def test_a_part_of_a_token_has_one_spelling(index: int) -> None:
+    """The library, too, takes no other. Whether it always will is not for us to say."""
+    with pytest.raises(TokenRefused, match="spelling"):
+        Compact.read(_respelt(index))
+
+
 def test_the_audience_asked_for_is_the_one_that_counts() -> None:
     audiences: list[tuple[Audience, Audience]] = [("admin", "account"), ("account", "admin")]
     for of, wanted in audiences:
@@ -220,9 +265,49 @@ def test_the_audience_asked_for_is_the_one_that_counts() -> None:
             VERIFIER.verify(ISSUER.issue(REALM, USER, of), wanted)
 
 
+def test_a_service_principal_has_a_token_of_its_own_that_tells_of_no_sign_in() -> None:
+    token = ISSUER.issue(REALM, MACHINE)
+    told = VERIFIER.verify(token, "admin")
+    assert told.is_machine
+    assert (told.subject_id, told.methods) == (MACHINE, frozenset())
+    assert "amr" not in jwt.decode(token, options={"verify_signature": False})
+    assert not VERIFIER.verify(ISSUER.issue(REALM, USER), "admin").is_machine
+    with pytest.raises(TokenRefused):
+        VERIFIER.verify(ISSUER.issue(REALM, MACHINE, "account"), "account")
+
+
+def test_the_issuer_of_a_token_decides_whose_keys_are_asked() -> None:
+    other = LocalIssuer(STRANGER, "https://id.example.org")
+    both = Verifier.of(ApiSettings(), *(TrustedIssuer(issuer.issuer, issuer) for issuer in (ISSUER, other)))
+    for issuer in (ISSUER, other):
+        assert both.verify(issuer.issue(REALM, USER), "admin").subject_id == USER
+    theirs = {"alg": "EdDSA", "typ": "JWT", "kid": other.key_id}
+    for name in (ISSUER.issuer, "https://id.example.org/", "HTTPS://ID.EXAMPLE.ORG"):
+        with pytest.raises(TokenRefused):
+            both.verify(signed(claims(iss=name), theirs, STRANGER), "admin")
+
+
+def test_a_provider_may_have_names_of_its_own() -> None:
+    named = TrustedIssuer(ISSUER.issuer, ISSUER, "tenure_id", "https://example.org/realm", "urn:api", "urn:self")
+    verifier = Verifier.of(ApiSettings(), named)
+    theirs = {"tenure_id": USER, "https://example.org/realm": REALM, "realm": ..., "sub": "auth0|7", "aud": "urn:api"}
+    assert verifier.verify(signed(claims(**theirs)), "admin").subject_id == USER
+    assert verifier.verify(signed(claims(**{**theirs, "aud": ["urn:self", "x"]})), "account").realm_id == REALM
+    for change in (
+        {"sub": ""},
+        {"sub": ...},
+        {"sub": 7},
+        {"tenure_id": ...},
+        {"aud": "admin"},
+        {"aud": ["urn:api", "urn:self"]},
+    ):
+        with pytest.raises(TokenRefused):
+            verifier.verify(signed(claims(**{**theirs, **change})), "admin")
+
+
 def test_leeway_and_the_longest_lifetime_are_the_operators() -> None:
     settings = ApiSettings(token_leeway=timedelta(seconds=30), token_lifetime=timedelta(minutes=5))
-    patient = Verifier.of(settings, ISSUER)
+    patient = Verifier.of(settings, TrustedIssuer(ISSUER.issuer, ISSUER))
     assert patient.verify(signed(claims(iat=now() - 60, exp=now() - 5)), "admin").subject_id == USER
     with pytest.raises(TokenRefused):
         patient.verify(signed(claims(iat=now() - 10, exp=now() + 600)), "admin")
@@ -252,10 +337,36 @@ def test_the_key_is_made_once_private_and_whole(tmp_path: Path) -> None:
 
 def test_the_command_signs_with_the_key_in_the_folder(tmp_path: Path) -> None:
     token = issue(tmp_path, REALM, USER, "account", timedelta(minutes=1), mfa=False)
-    told = Verifier.of(ApiSettings(), LocalIssuer.load(tmp_path)).verify(token, "account")
+    own = TrustedIssuer(ISSUER.issuer, LocalIssuer.load(tmp_path))
+    told = Verifier.of(ApiSettings(), own).verify(token, "account")
     assert told.subject_id == USER
     with pytest.raises(TokenRefused):
         VERIFIER.verify(token, "account")
+
+
+@pytest.mark.parametrize(
+    ("realm_id", "subject_id", "audience"),
+    [
+        (USER, REALM, "admin"),
+        (REALM, REALM, "admin"),
+        (REALM, "ada@example.org", "admin"),
+        (REALM, id_of("org"), "admin"),
+        (REALM[:-1], USER, "admin"),
+        (REALM, USER.upper(), "admin"),
+        (REALM, MACHINE, "account"),
+    ],
+)
+def test_the_command_signs_nothing_that_could_not_count(
+    tmp_path: Path, realm_id: str, subject_id: str, audience: Audience
+) -> None:
+    with pytest.raises(Refused) as refusal:
+        issue(tmp_path, realm_id, subject_id, audience)
+    assert refusal.value.category == "validation_failed"
+    assert re.fullmatch(
+        r"[^.]+(\(rlm_\.\.\.\)[^.]+\(usr_\.\.\.\)[^.]+\(spn_\.\.\.\)[^.]+)?\.", refusal.value.message
+    ), "one sentence"
+    assert not (tmp_path / KEY_FILE).exists()
+    assert issue(tmp_path, REALM, MACHINE).count(".") == 2
 
 
 def test_the_published_key_verifies_and_the_private_one_never_leaves() -> None:

@@ -1,4 +1,5 @@
-"""Service principals, idempotency keys, workflows that are deleted and yet remembered, and indexes for what is read."""
+"""Service principals, idempotency keys, workflows and webhook subscriptions that are deleted and yet remembered, and indexes for
+what is read."""
 
 from __future__ import annotations
 
@@ -19,8 +20,18 @@ GRANTS = (
 RULES = (
     ("workflows", "state_is_known", "state IN ('draft', 'active', 'disabled', 'deleted')"),
     ("workflows", "deleted_has_a_moment", "(state = 'deleted') = (deleted_at IS NOT NULL)"),
+    (
+        "webhook_subscriptions",
+        "deleted_keeps_no_secret",
+        "CASE state WHEN 'deleted' THEN num_nonnulls(url, secret, previous_secret) = 0 ELSE num_nulls(url, secret) = 0 END",
+    ),
     ("workflow_runs", "unfinished_is_due_or_paused", "finished_at IS NOT NULL OR due_at IS NOT NULL OR paused"),
 )
+
+WIPE_DELETED = """
+UPDATE webhook_subscriptions SET url = NULL, secret = NULL, previous_secret = NULL, previous_until = NULL
+WHERE state = 'deleted'
+"""
 
 
 def upgrade() -> None:
@@ -90,6 +101,36 @@ def upgrade() -> None:
         unique=False,
         postgresql_where=sa.text("state IN ('failed', 'compensated', 'compensation_failed', 'cancelled')"),
     )
+    op.create_index(
+        "workflow_runs_by_hand",
+        "workflow_runs",
+        ["realm_id", sa.literal_column("id DESC")],
+        unique=False,
+        postgresql_where=sa.text("trigger_type = 'manual'"),
+    )
+    op.create_index(
+        "workflow_approvals_not_approved",
+        "workflow_approvals",
+        ["realm_id", "state", sa.literal_column("id DESC")],
+        unique=False,
+        postgresql_where=sa.text("state <> 'approved'"),
+    )
+    op.create_index(
+        "webhook_subscriptions_disabled",
+        "webhook_subscriptions",
+        ["realm_id"],
+        unique=False,
+        postgresql_where=sa.text("state = 'disabled'"),
+    )
+    for table in ("workflow_runs", "audit_events"):
+        op.create_index(
+            f"{table}_created",
+            table,
+            ["created_at"],
+            unique=False,
+            postgresql_using="brin",
+            postgresql_with={"pages_per_range": 32, "autosummarize": "on"},
+        )
     op.add_column("workflows", sa.Column("deleted_at", sa.DateTime(timezone=True), nullable=True))
     op.drop_constraint("workflows_realm_id_name_key", "workflows", type_="unique")
     op.create_index(
@@ -107,6 +148,9 @@ def upgrade() -> None:
         postgresql_where=sa.text("state <> 'deleted'"),
     )
     op.drop_constraint("state_is_known", "workflows", type_="check")
+    for column in ("url", "secret"):
+        op.alter_column("webhook_subscriptions", column, nullable=True)
+    op.execute(WIPE_DELETED)
     for table, name, rule in RULES:
         op.create_check_constraint(name, table, rule)
     for statement in GRANTS:

@@ -4,6 +4,7 @@ acting          the frame all of them share: who acts, with what authority, and 
 users           create, change, suspend, reactivate
 organizations   create; take in and let go of members
 roles           create
+service_principals  create, change, disable, enable
 assignments     assign, extend, revoke
 groups          create; members; the roles a group grants
 """

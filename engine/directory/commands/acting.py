@@ -53,7 +53,8 @@ def authority_now(connection: Connection, cause: Cause) -> Authority:
 
 
 def _authority_of_principal(connection: Connection, realm_id: str, principal_id: str) -> Authority:
-    if lock_principal(connection, realm_id, principal_id, "share") != "active":
+    principal = lock_principal(connection, realm_id, principal_id, "share")
+    if principal is None or principal.state != "active":
         return NOBODY
     held = lock_roles(connection, [(realm_id, role_id) for role_id in roles_of(connection, realm_id, principal_id)])
     return Authority(tuple((None, frozenset(row.permissions)) for row in held))

@@ -1,0 +1,15 @@
+"""The short form of the campaign (README.md). The long one is `make fuzz`."""
+
+from __future__ import annotations
+
+from db.session import Database
+from tests.fuzz.campaign import Size, play
+
+SEED = 3
+
+
+def test_whatever_is_sent_is_answered_as_the_document_says(database: Database) -> None:
+    tally = play(database, SEED, Size(examples=1, scenarios=2, coverage=False))
+    assert not list(tally.wrong()), "\n".join([*tally.lines(), *tally.wrong()])
+    assert tally.cases > 500
+    assert len(tally.never_done()) < 10, "most operations are done, not only refused"
