@@ -94,7 +94,7 @@ def replace_triggers(
 
 
 def publish_policy(connection: Connection, realm_id: str) -> bool | None:
-    """The realm's `extensions.workflow_publish_approval`; None when there is no such realm."""
-    return connection.execute(
-        select(realms.c.workflow_publish_approval).where(realms.c.id == realm_id)
-    ).scalar_one_or_none()
+    """The realm's `extensions.workflow_publish_approval`, held as it is until the caller commits; None when there is no such
+    realm."""
+    statement = select(realms.c.workflow_publish_approval).where(realms.c.id == realm_id)
+    return connection.execute(statement.with_for_update(read=True)).scalar_one_or_none()

@@ -31,14 +31,15 @@ class Size:
     """Cases of an operation in the phase `fuzzing`, of either kind."""
     scenarios: int
     """Chains of calls in the phase `stateful`."""
-    coverage: bool = True
-    """Whether every keyword of the schemas is tried on its own. This phase has the most cases, whatever is asked for."""
+    whole: bool = True
+    """Whether every keyword of the schemas is tried on its own, and everything that was seen in an answer is an example: most
+    of the cases are of this kind, whatever else is asked for."""
 
 
 def play(database: Database, seed: int, size: Size, told: Callable[[str], None] = lambda _: None) -> Tally:
     """A campaign over a new realm in this database, with a worker at work. `told` hears of the progress."""
     with an_api(database) as api, working(database) as worker:
-        known, approver = peopled(api.realm, worker, 8 if size.coverage else 1)
+        known, approver = peopled(api.realm, worker, 8 if size.whole else 1)
         told(f"the realm is peopled: {sum(map(len, known.here.values()))} ids")
         with _at_work(worker):
             return _played(api, approver, seed, size, Aim(known, seed), told)
@@ -77,7 +78,8 @@ def _config(api: Api, approver: str, seed: int, size: Size) -> schemathesis.Conf
             "auth": {"openapi": {"admin": {"bearer": admin}, "account": {"bearer": account}}},
             "generation": {"max-examples": size.examples, "no-shrink": True, "database": "none"},
             "phases": {
-                "coverage": {"enabled": size.coverage},
+                "examples": {"extra-data-sources": {"responses": size.whole}},
+                "coverage": {"enabled": size.whole},
                 "stateful": {"generation": {"max-examples": size.scenarios}},
             },
         }

@@ -124,6 +124,16 @@ def test_invalid_tokens_count_against_no_caller(api: Api) -> None:
     assert api.get("/users").status_code == 200
 
 
+def test_who_becomes_active_again_is_not_held_up_for_the_time_before(api: Api) -> None:
+    ada = api.realm.holder(api.realm.role(None, "realm.users.read", boundary="realm"))
+    assert api.post(f"/users/{ada}/suspend").status_code == 200
+    for place in ("192.0.2.1", "192.0.2.2"):
+        answers = [api.by(ada).call("GET", "/users", headers={"X-Forwarded-For": place}) for _ in range(2 * FEW)]
+        assert [answer.status_code for answer in answers] == [401] * FEW + [429] * FEW
+    assert api.post(f"/users/{ada}/reactivate").status_code == 200
+    assert api.by(ada).get("/users").status_code == 200
+
+
 def test_nobody_is_held_up_when_the_limits_are_off(module_database: Database) -> None:
     with an_api(module_database, PATIENT) as api:
         for _ in range(100):

@@ -116,7 +116,7 @@ def in_crumbs(asking: BaseHTTPRequestHandler) -> None:
     asking.send_response(200)
     asking.send_header("Transfer-Encoding", "chunked")
     asking.end_headers()
-    asking.wfile.write(b"1\r\n \r\n" * 5000 + b"%x\r\n%s\r\n0\r\n\r\n" % (len(GOOD), GOOD))
+    asking.wfile.write(b"%x\r\n%s\r\n" % (len(GOOD), GOOD) + b"1\r\n \r\n" * 5000 + b"0\r\n\r\n")
 
 
 def headers_without_end(asking: BaseHTTPRequestHandler) -> None:
@@ -124,6 +124,10 @@ def headers_without_end(asking: BaseHTTPRequestHandler) -> None:
     for number in range(5000):
         asking.send_header(f"X-{number}", "x" * 20)
     asking.end_headers()
+
+
+def not_http(asking: BaseHTTPRequestHandler) -> None:
+    asking.wfile.write(b"SSH-2.0-OpenSSH_9.2\r\n")
 
 
 GOOD = json.dumps({"keys": [KEY.jwk()]}).encode()
@@ -153,7 +157,7 @@ NONSENSE: dict[str, Answer] = {
     "not found": says(404, GOOD),
     "failed": says(500, GOOD),
     "created": says(201, GOOD),
-    "not HTTP": lambda asking: asking.wfile.write(b"SSH-2.0-OpenSSH_9.2\r\n") and None,  # type: ignore[func-returns-value]
+    "not HTTP": not_http,
     "moved": says(302, b"", Location="/elsewhere"),
     "moved for good": says(308, b"", Location="/elsewhere"),
 }

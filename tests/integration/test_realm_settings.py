@@ -223,5 +223,18 @@ def test_work_in_the_realm_waits_for_nobody_who_is_changing_settings(admin: Api)
     acme = admin.realm
     with acme.database.begin() as connection:
         settings.change(connection, acme.cause, extensions={"workflow_publish_approval": True})
-        assert acme.workflow()
+        assert acme.organization()
         assert acme.user()
+
+
+def test_a_workflow_made_while_the_policy_changes_follows_the_new_one(admin: Api) -> None:
+    """It waits for the change that began before it: a reading of a moment ago would let it be published unseen."""
+    acme = admin.realm
+    made: list[Json] = []
+    making = threading.Thread(target=lambda: made.append(admin.post("/workflows", {"name": unique("flow")}).json()))
+    with acme.database.begin() as connection:
+        settings.change(connection, acme.cause, extensions={"workflow_publish_approval": True})
+        making.start()
+        until(lambda: waiting(acme))
+    making.join(20)
+    assert [each["requires_approval"] for each in made] == [True]

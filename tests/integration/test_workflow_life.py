@@ -500,7 +500,8 @@ def test_a_workflow_of_a_plugin_is_changed_through_it_alone(boss: Api, route: Ro
     path = route.path.format(workflow_id=workflow_id, number=1)
     # A definition that names nothing: the plugin is told before anything else.
     body = {"definition": definition()} if route.operation == "stage_revision" else body_of(route, nothing())
-    problem(boss.call(route.method, path, body), 409, "conflict")
+    refused = problem(boss.call(route.method, path, body), 409, "conflict")
+    assert refused["detail"] == "This workflow belongs to a plugin and is changed through it."
     assert shown(boss, workflow_id)["plugin_id"] == "plg_1"
     started(boss, workflow_id, boss.realm.user())  # and runs as any other
 
