@@ -103,6 +103,13 @@ def until(condition: Callable[[], Any], *, within: float = 10.0) -> Any:
     return answer
 
 
+def waiting(realm: TestRealm, count: int = 1) -> bool:
+    """Whether so many transactions of the realm's database wait for a lock."""
+    query = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    with realm.database.owner_engine.begin() as connection:
+        return len(connection.exec_driver_sql(query).all()) == count
+
+
 def owner(database: Database, statement: str, **given: Any) -> int:
     """One statement as the owner of the tables, committed. Returns how many rows it hit."""
     with database.owner_engine.begin() as connection:

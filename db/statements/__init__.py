@@ -3,6 +3,7 @@
 bulk                   whole columns in, one statement out
 
     of the workers, for many runs at once
+gates                  who changes a workflow waits in turn with those who rely on it
 runs                   claim, renew, hand back, lock, save
 facts                  what decisions may know of the directory, under locks
 subscriptions          webhook subscriptions by key
@@ -12,6 +13,7 @@ messages               mail that is due
 schedules              schedules that are due
 selectors              the populations of schedules
 expiry                 what has expired
+releases               runs that a workflow held back
 retention              history that may go
 shifts                 who hosts the engine's loops
 

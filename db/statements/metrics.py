@@ -1,7 +1,7 @@
 """The figures that operators watch, of all realms together, in one statement: what waits and since when, and what is stuck.
 
-Each is read from an index that holds nothing but what it counts, and counting stops at `MOST`, so that a scrape costs the same on
-the worst day. What is due is looked for realm by realm, as a claim does it.
+Each is read from an index that holds nothing but what it counts, and counting stops at `MOST`. What is due is looked for realm by
+realm, as a claim does it.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ from db.tables import (
 )
 from db.tables.columns import WORD
 
-MOST = 100_000
-"""More of anything than this is counted as this many."""
+MOST = 20_000
+"""More of anything than this is counted as this many: the worst day is the one on which the figures must come in time."""
 
 realms = table(Realm)
 workflows = table(Workflow)

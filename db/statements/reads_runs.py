@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, Subquery, func, or_, select
+from sqlalchemy import Connection, Row, Subquery, func, or_, select
 
 from db.statements.reads_pages import moment, newest, word
 from db.tables import Approval, StepAttempt, User, Workflow, WorkflowRun, table
@@ -17,6 +17,11 @@ attempts = table(StepAttempt)
 approvals = table(Approval)
 users = table(User)
 workflows = table(Workflow)
+
+LATELY = 5_000
+"""Runs among which a page of unfinished ones is looked for first. Where they do not fill it, all that are unfinished are read:
+those that are due or paused, by a rule of the table, and two indexes hold them alone. OFFSET 0 keeps the planner from walking
+through the finished ones instead, on the guess that it will soon come upon one."""
 
 
 def runs_page(
@@ -45,16 +50,16 @@ def runs_page(
         return newest(connection, statement, runs.c.id, after, limit)
     if state in FINISHED_STATES:
         return newest(connection, statement.where(runs.c.state == word(state)), runs.c.id, after, limit)
-    unfinished = _unfinished(statement)
-    return newest(
-        connection, select(unfinished).where(unfinished.c.state == word(state)), unfinished.c.id, after, limit
-    )
+    if after is not None:
+        statement = statement.where(runs.c.id < after)
+    lately = statement.order_by(runs.c.id.desc()).limit(LATELY).subquery("lately")
+    unfinished = statement.where(or_(runs.c.due_at.is_not(None), runs.c.paused)).offset(0).subquery("unfinished")
+    found = _in_state(connection, lately, state, limit)
+    return found if len(found) == limit else _in_state(connection, unfinished, state, limit)
 
 
-def _unfinished(statement: Select[Any]) -> Subquery:
-    """Those that are due or paused: a rule of the table, and two indexes hold them alone. OFFSET 0 keeps the planner from walking
-    through all runs instead, on the guess that one of them will soon be in that state."""
-    return statement.where(or_(runs.c.due_at.is_not(None), runs.c.paused)).offset(0).subquery("unfinished")
+def _in_state(connection: Connection, some: Subquery, state: str, limit: int) -> Sequence[Row[Any]]:
+    return newest(connection, select(some).where(some.c.state == word(state)), some.c.id, None, limit)
 
 
 def run(connection: Connection, realm_id: str, run_id: str) -> Row[Any] | None:

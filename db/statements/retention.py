@@ -29,6 +29,7 @@ _of_no_run = ~exists().where(_runs.c.realm_id == _workflows.c.realm_id, _runs.c.
 _CLEANERS = {
     "runs": _cleaner(table(WorkflowRun), "finished_at"),
     "outbox": _cleaner(table(OutboxEvent), "dispatched_at"),
+    "set_aside": _cleaner(table(OutboxEvent), "set_aside_at"),
     "messages": _cleaner(table(Message), "ended_at"),
     "keys": _cleaner(table(IdempotencyKey), "created_at"),
     "workflows": _cleaner(_workflows, "deleted_at", _of_no_run),
@@ -36,6 +37,7 @@ _CLEANERS = {
 
 
 def delete_old(connection: Connection, kind: str, *, age: timedelta, limit: int) -> int:
-    """Delete up to `limit` rows of a kind (`runs` with their attempts and approvals, `outbox`, `messages`, idempotency
-    `keys`, deleted `workflows` of which no run is left) that ended longer ago than `age`, the oldest first. Returns how many."""
+    """Delete up to `limit` rows of a kind that ended longer ago than `age`, the oldest first: `runs` with their attempts and
+    approvals; dispatched events (`outbox`) and those `set_aside`; `messages`; idempotency `keys`; deleted `workflows` of which
+    no run is left. Returns how many."""
     return int(connection.execute(_CLEANERS[kind], {"age": age, "limit": limit}).rowcount)

@@ -1,4 +1,4 @@
-"""What a person changes about runs: about one, which is locked first, as the workers do; or about all of a workflow."""
+"""What a person changes about a run, which is locked first, as the workers do; and whether a workflow has unfinished ones."""
 
 from __future__ import annotations
 
@@ -74,18 +74,6 @@ _of_workflow = (
     runs.c.realm_id == bindparam("of_realm", type_=ID),
     runs.c.workflow_id == bindparam("of_workflow", type_=ID),
 )
-_release = runs.update().where(*_of_workflow, runs.c.paused).values(paused=False, due_at=func.clock_timestamp())
-
-
-def release_paused(connection: Connection, realm_id: str, workflow_id: str) -> int:
-    """The runs that a workflow held back are due now. Returns how many.
-
-    The workflow is locked before, against the order of locks, and that is safe: a paused run is in no worker's hands (a check
-    of the table), and whoever else locks one waits for no workflow. A worker that is pausing a run at this moment holds the
-    workflow FOR SHARE, so it has committed before the caller got its lock, and the run is found here.
-    """
-    given = {"of_realm": realm_id, "of_workflow": workflow_id}
-    return int(connection.execute(_release, given).rowcount)
 
 
 # A run that is not finished is due or paused (a check of the table), and each of the two has an index of its own. OFFSET 0

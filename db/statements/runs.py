@@ -9,6 +9,7 @@ from sqlalchemy import BigInteger, Boolean, Connection, bindparam, case, exists,
 from sqlalchemy.types import Float, Integer
 
 from db.rows import AnyRow
+from db.statements import gates
 from db.statements.bulk import Bulk, arrays, unnested, update_rows
 from db.statements.bulk import keys as keys_of
 from db.tables import Approval, Realm, StepAttempt, Workflow, WorkflowRevision, WorkflowRun, table
@@ -233,6 +234,7 @@ _workflows = (
 
 def lock_workflows(connection: Connection, keys: Sequence[tuple[str, str]]) -> Sequence[AnyRow]:
     """Workflows FOR SHARE: none can be disabled between this and the commit of what its runs do."""
+    gates.share(connection, keys)
     return connection.execute(_workflows, keys_of(keys)).all()
 
 

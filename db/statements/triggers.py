@@ -11,6 +11,7 @@ from sqlalchemy.types import TypeEngine
 
 from db.json import dumps
 from db.rows import AnyRow
+from db.statements import gates
 from db.statements.bulk import arrays, keys, unnested
 from db.tables import EventTrigger, User, Workflow, WorkflowRun, table
 from db.tables.columns import ID, WORD
@@ -73,6 +74,7 @@ _present = (
 def active_workflows(connection: Connection, wanted: Collection[tuple[str, str]]) -> Sequence[AnyRow]:
     """Of these workflows, those that fire, with the revision and publisher of a run that starts now; FOR SHARE, so that none is
     disabled or published anew before the runs are there."""
+    gates.share(connection, sorted(wanted))
     return connection.execute(_active, keys(wanted)).all()
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from sqlalchemy import Connection, bindparam, func, select
 
 from db.rows import AnyRow
+from db.statements import gates
 from db.tables import EventTrigger, Realm, ScheduleTrigger, Workflow, WorkflowRevision, table
 from db.tables.columns import ID
 
@@ -33,12 +34,14 @@ _workflow = select(workflows).where(
 
 def lock_workflow(connection: Connection, realm_id: str, workflow_id: str) -> AnyRow | None:
     """A workflow, locked for change."""
+    gates.take(connection, realm_id, workflow_id)
     given = {"of_realm": realm_id, "of_workflow": workflow_id}
     return connection.execute(_workflow.with_for_update(key_share=True), given).one_or_none()
 
 
 def share_workflow(connection: Connection, realm_id: str, workflow_id: str) -> AnyRow | None:
     """A workflow, held as it is until the caller commits."""
+    gates.share(connection, [(realm_id, workflow_id)])
     given = {"of_realm": realm_id, "of_workflow": workflow_id}
     return connection.execute(_workflow.with_for_update(read=True), given).one_or_none()
 

@@ -30,6 +30,7 @@ class Workflow(SQLModel, table=True):
             name="published_has_a_publisher",
         ),
         Index("workflows_name", "realm_id", "name", unique=True, postgresql_where=text("state <> 'deleted'")),
+        Index("workflows_releasing", "realm_id", "id", postgresql_where=text("releasing")),
         Index("workflows_deleted", "deleted_at", postgresql_where=text("deleted_at IS NOT NULL")),
     )
 
@@ -49,6 +50,8 @@ class Workflow(SQLModel, table=True):
     created_at: datetime = Field(sa_type=MOMENT, sa_column_kwargs={"server_default": text(NOW)})
     updated_at: datetime = Field(sa_type=MOMENT, sa_column_kwargs={"server_default": text(NOW)})
     deleted_at: datetime | None = Field(default=None, sa_type=MOMENT)
+    releasing: bool = Field(default=False, sa_column_kwargs={"server_default": text("false")})
+    """Enabled again, and runs that it held back may still be paused: the workers' sweep lets them go, a page at a time."""
 
 
 class WorkflowRevision(SQLModel, table=True):

@@ -9,9 +9,10 @@ from __future__ import annotations
 from sqlalchemy import Connection
 
 from db.rows import AnyRow
+from db.session import Database
 from db.statements import workflows as statements
 from db.statements.outbox import notify
-from db.statements.run_changes import release_paused
+from db.statements.releases import PAGE, end_releases, release_first_page, release_page
 from engine.core.errors import IllegalTransition, Refused
 from engine.core.trail import Cause, audit
 from engine.directory.commands.acting import actor_of
@@ -44,9 +45,12 @@ def disable(connection: Connection, cause: Cause, workflow_id: str) -> bool:
 def enable(connection: Connection, cause: Cause, workflow_id: str) -> bool:
     """Let a disabled workflow fire again and its runs go on where they were. Returns whether it was disabled.
 
-    Whoever enables it must be able to do each step by hand, but its publisher stays the one who answers for it. Slots that
-    passed meanwhile are not caught up. Raises Refused (`not_found`, `conflict`; `forbidden` and `grant_ceiling_exceeded` with
-    `path` the step) and DefinitionInvalid for a reference that is gone.
+    Whoever enables it must be able to do each step of the published revision by hand, but its publisher stays the one who
+    answers for it. Runs of earlier revisions go on too, each under the authority of its own publisher. Slots that passed
+    meanwhile are not caught up. The first runs go on when the caller commits, the rest by `release_held`.
+
+    Raises Refused (`not_found`, `conflict`; `forbidden` and `grant_ceiling_exceeded` with `path` the step) and
+    DefinitionInvalid for a reference that is gone.
     """
     actor_of(cause)
     workflow = workflows.locked(connection, cause.realm_id, workflow_id)
@@ -56,13 +60,32 @@ def enable(connection: Connection, cause: Cause, workflow_id: str) -> bool:
     published = statements.revision(connection, cause.realm_id, workflow_id, workflow.published_revision)
     assert published is not None
     require_could_answer_for(connection, cause, load(published.definition, published.definition_hash))
-    statements.update_workflow(connection, cause.realm_id, workflow_id, {"state": state})
+    statements.update_workflow(connection, cause.realm_id, workflow_id, {"state": state, "releasing": True})
     skip_to_next_slots(connection, cause.realm_id, workflow_id, workflow.first_published_at)
-    released = release_paused(connection, cause.realm_id, workflow_id)
-    details = {"revision": published.number, "publisher_id": workflow.publisher_id, "runs_released": released}
+    release_first_page(connection, cause.realm_id, workflow_id)
+    details = {"revision": published.number, "publisher_id": workflow.publisher_id}
     workflows.write(connection, [audit(cause, "workflow.enabled", ("workflow", workflow_id), details, "workflow")])
     notify(connection)
     return True
+
+
+def release_held(database: Database) -> int:
+    """Let the runs go on that workflows held back before they were enabled again: a page a transaction, until no page is full.
+    Returns how many. Raises only when the database is away.
+
+    A worker that is pausing a run holds the workflow FOR SHARE, so its pause is committed before the workflow is enabled; and
+    what is locked while a page is taken is found by a later one, for the workflow lets go until none is held.
+    """
+    total = 0
+    while True:
+        with database.begin() as connection:
+            released = release_page(connection)
+        total += released
+        if released < PAGE:
+            break
+    with database.begin() as connection:
+        end_releases(connection)
+    return total
 
 
 def _after(workflow: AnyRow, event: str) -> str:

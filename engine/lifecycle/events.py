@@ -23,9 +23,12 @@ def receive(connection: Connection, cause: Cause, key: str, event: ReceivedEvent
     """Take an event that a user or a service principal reports. Returns its id in the outbox, and whether it is new: the same
     event under the same `key` is the one that was taken before.
 
-    Raises Refused: `not_found` for what the realm does not have, by the member that names it; `validation_failed` for a key that
-    was used with another event, `conflict` for one that is in use.
+    A user reports nothing about themselves: it would start runs about them, and nobody starts those by hand either. Raises
+    Refused: `forbidden` for that; `not_found` for what the realm does not have, by the member that names it;
+    `validation_failed` for a key that was used with another event, `conflict` for one that is in use.
     """
+    if cause.actor_id == event.user_id:
+        raise Refused("forbidden", "nobody reports an event about themselves", "user_id")
     request = {"type": event.type, "user_id": event.user_id, **event.payload}
     return once(connection, cause, "event.receive", key, request, lambda: _take(connection, cause, event))
 

@@ -1,6 +1,6 @@
 """Loads a round: the runs under their leases, then the facts that their next decisions need, one statement a kind.
 
-Lock order: runs, workflows, users, groups, roles, organizations, approvals.
+Lock order: runs, workflows, users, service principals, groups, roles, organizations, approvals.
 """
 
 from __future__ import annotations

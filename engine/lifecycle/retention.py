@@ -16,7 +16,7 @@ BATCH = 500
 """Rows a transaction deletes at most: short enough to hold up nobody."""
 
 
-KINDS = ("runs", "outbox", "messages", "keys", "workflows")
+KINDS = ("runs", "outbox", "set_aside", "messages", "keys", "workflows")
 """In this order: a deleted workflow goes once no run of it is left."""
 
 

@@ -24,6 +24,10 @@ MAX_DEPTH = 3
 """A run that another run's event started is one deeper; deeper than this none is started (source: "Loop protection")."""
 
 
+Kind = tuple[str, str, str | None]
+"""Realm, type and organization of an event."""
+
+
 @dataclass(frozen=True, slots=True)
 class NewRun:
     """A run to be started."""
@@ -133,13 +137,12 @@ def start_for_events(connection: Connection, events: Sequence[Event]) -> int:
 def _matches(connection: Connection, events: Sequence[Event]) -> Iterator[tuple[Event, AnyRow]]:
     """Each event about a user who is there, with each active workflow that listens to it."""
     kinds = list(dict.fromkeys((event.realm_id, event.type, event.organization_id) for event in events))
-    listening: dict[tuple[str, str, str | None], list[str]] = {}
-    for row in statements.listeners(connection, kinds):
-        listening.setdefault(kinds[row.number], []).append(row.workflow_id)
-    if not listening:
+    wanted = {(kind[0], workflow_id) for kind, found in _listening(connection, kinds).items() for workflow_id in found}
+    if not wanted:
         return
-    wanted = {(kind[0], workflow_id) for kind, found in listening.items() for workflow_id in found}
     active = {(row.realm_id, row.id): row for row in statements.active_workflows(connection, wanted)}
+    # Asked again under their locks: the revision that is in force now may listen to something else than the one before.
+    listening = _listening(connection, kinds) if active else {}
     subjects = {(event.realm_id, event.user_id) for event in events if event.user_id is not None}
     present = statements.present_users(connection, subjects) if active else set()
     for event in events:
@@ -147,6 +150,14 @@ def _matches(connection: Connection, events: Sequence[Event]) -> Iterator[tuple[
             for workflow_id in sorted(listening.get((event.realm_id, event.type, event.organization_id), ())):
                 if (workflow := active.get((event.realm_id, workflow_id))) is not None:
                     yield event, workflow
+
+
+def _listening(connection: Connection, kinds: Sequence[Kind]) -> dict[Kind, list[str]]:
+    """Which workflows listen to these kinds of events."""
+    listening: dict[Kind, list[str]] = {}
+    for row in statements.listeners(connection, kinds):
+        listening.setdefault(kinds[row.number], []).append(row.workflow_id)
+    return listening
 
 
 def _suppressed(event: Event, workflow_id: str, depth: int) -> Row:

@@ -27,6 +27,7 @@ from engine.directory.sweep import sweep
 from engine.egress.secrets import Keyring
 from engine.egress.smtp import Mailer
 from engine.lifecycle import rounds
+from engine.lifecycle.activation import release_held
 from engine.lifecycle.callers import Callers
 from engine.lifecycle.calls import Answered
 from engine.lifecycle.guilty import record_guilty
@@ -352,4 +353,4 @@ class Worker:
     def _sweep(self, tally: Tally) -> None:
         if time.monotonic() - self._swept_at >= SWEEP_EVERY:
             self._swept_at = time.monotonic()
-            tally.counts["swept"] += sweep(self._database)
+            tally.counts["swept"] += sweep(self._database) + release_held(self._database)

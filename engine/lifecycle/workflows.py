@@ -16,6 +16,7 @@ from engine.core.faults import sqlstate
 from engine.core.ledger import Ledger
 from engine.core.ledger import Row as LedgerRow
 from engine.core.trail import Cause, audit
+from engine.directory.commands.acting import actor_of
 from engine.directory.facts import Wanted
 from engine.directory.load import load_facts
 from engine.lifecycle.policy import publication_needs_approval
@@ -90,7 +91,9 @@ def _check(connection: Connection, cause: Cause, members: dict[str, Any]) -> Non
     owner_id = members.get("owner_id")
     if owner_id is not None:
         owner = (cause.realm_id, owner_id)
-        user = load_facts(connection, Wanted(watching={owner})).users.get(owner)
+        # The actor's authority is asked for behind the command: both users are locked at once, in the order of all locks.
+        wanted = Wanted(watching={owner}, authority_of={actor_of(cause)})
+        user = load_facts(connection, wanted).users.get(owner)
         if user is None or user.state != "active":
             raise Refused("not_found", "this user does not exist", "owner_id")
 

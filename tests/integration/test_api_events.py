@@ -397,3 +397,13 @@ def test_the_verb_itself_refuses_what_the_realm_does_not_have(acme: TestRealm) -
         with pytest.raises(Refused) as refused:
             acme.event("user.suspended", user())
         assert (refused.value.category, refused.value.path) == ("not_found", path)
+
+
+def test_nobody_reports_an_event_about_themselves(api: Api) -> None:
+    """It would start runs about them: a way round the rule that nobody starts a run about themselves."""
+    role = api.realm.role(None, "realm.events.write", boundary="realm")
+    eve = api.realm.holder(role)
+    before = reported(api.realm, eve)
+    refused = problem(report(api.by(eve), {"type": "user.suspended", "user_id": eve}), 403, "forbidden")
+    assert [error["path"] for error in refused["errors"]] == ["user_id"]
+    assert reported(api.realm, eve) == before

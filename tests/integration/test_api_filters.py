@@ -10,6 +10,7 @@ import pytest
 from sqlalchemy import event as sql_event
 
 from db.session import Database
+from db.statements import reads_runs
 from db.tables.runs import RUN_STATES, UNSUCCESSFUL_STATES
 from tests.calling import Api, paths
 from tests.definitions import definition, event, step
@@ -67,8 +68,11 @@ def stored(api: Api, table: str, where: str, **given: Any) -> list[str]:
     return [row.id for row in rows(api.realm.database, query, realm=api.realm.id, **given)]
 
 
+@pytest.mark.parametrize("lately", [0, 1, reads_runs.LATELY])
 @pytest.mark.parametrize("state", RUN_STATES)
-def test_runs_by_state(peopled: Api, state: str) -> None:
+def test_runs_by_state(peopled: Api, state: str, lately: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However far back they lie."""
+    monkeypatch.setattr(reads_runs, "LATELY", lately)
     found = everything(peopled, "/workflow-runs", state=state)
     assert [run["id"] for run in found] == stored(peopled, "workflow_runs", "state = :state", state=state)
     assert len(found) >= 3

@@ -66,8 +66,8 @@ def history(
         api.realm.database,
         f"""INSERT INTO workflow_runs (realm_id, id, workflow_id, revision, publisher_id, subject_id, trigger_type,
               trigger_key, input, input_version, state, created_at, finished_at, due_at)
-            SELECT :realm, :prefix || lpad(i::text, 10, '0'), :workflow, 1, :admin, :admin, 'manual', 'manual:' || :prefix || i, '{{}}', 1,
-              '{ended}', now() - interval '1 h' - make_interval(secs => {runs} - i),
+            SELECT :realm, :prefix || lpad(i::text, 10, '0'), :workflow, 1, :admin, :admin, 'manual',
+              'manual:' || :prefix || i, '{{}}', 1, '{ended}', now() - interval '1 h' - make_interval(secs => {runs} - i),
               now() - interval '1 h' - make_interval(secs => {runs} - i - {seconds}), NULL
             FROM generate_series(1, {runs}) i""",
         **given,

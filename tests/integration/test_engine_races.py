@@ -14,7 +14,7 @@ from engine.directory.acts import perform
 from engine.directory.facts import Wanted
 from engine.lifecycle.worker import Worker
 from tests.definitions import definition, step
-from tests.driver import emptied, outcome, owner, rows, trail_of, until, working
+from tests.driver import emptied, outcome, owner, rows, trail_of, until, waiting, working
 from tests.factories import TestRealm, a_realm
 
 
@@ -27,13 +27,6 @@ def acme(module_database: Database) -> TestRealm:
 def worker(module_database: Database) -> Iterator[Worker]:
     with working(module_database) as worker:
         yield worker
-
-
-def waiting(acme: TestRealm, count: int = 1) -> bool:
-    """Whether so many transactions wait for a lock."""
-    query = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
-    with acme.database.owner_engine.begin() as connection:
-        return len(connection.exec_driver_sql(query).all()) == count
 
 
 def revoke(acme: TestRealm, connection: Connection, user: str, role: str) -> None:

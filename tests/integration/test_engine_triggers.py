@@ -20,7 +20,7 @@ from engine.lifecycle.triggers import start_for_events
 from engine.lifecycle.worker import Worker
 from engine.outbox.dispatch import dispatch
 from tests.definitions import Json, definition, event, step
-from tests.driver import AnyRow, audit_of, drain, outcome, owner, rows, run_of, working
+from tests.driver import AnyRow, audit_of, drain, outcome, owner, rows, run_of, until, waiting, working
 from tests.factories import TestRealm, a_realm
 
 
@@ -504,3 +504,18 @@ def test_a_published_definition_that_was_changed_in_the_database_starts_nothing(
         id=workflow,
     )
     assert refusal(acme, workflow, acme.user()) == ("definition_unavailable", None)
+
+
+def test_an_event_starts_no_run_of_a_revision_that_does_not_listen_to_it(acme: TestRealm, worker: Worker) -> None:
+    """Matched against the revision before, while the next one is being published: the match is made again under the lock."""
+    drain(worker, acme)
+    workflow = acme.published(definition(step("notify", recipients=...), triggers=[event("user.created")]))
+    number = acme.revision(workflow, definition(step("suspend_user"), triggers=[event("user.suspended")]))
+    acme.user()
+    dispatching = threading.Thread(target=dispatch, args=(acme.database, start_for_events))
+    with acme.database.begin() as connection:
+        revisions.publish(connection, acme.cause, workflow, number)
+        dispatching.start()
+        until(lambda: waiting(acme))
+    dispatching.join()
+    assert runs_of(acme, workflow) == []

@@ -20,7 +20,7 @@ from tests.api_routes import BODIES, ROUTES, Route
 from tests.authoring import asked, done, published, rights, shown, staged, started, trail, workflow
 from tests.calling import Api, problem
 from tests.definitions import definition, event, id_of, schedule, step
-from tests.driver import age, drain, outcome, owner, rows, run_of, until
+from tests.driver import age, drain, outcome, owner, rows, run_of, until, waiting
 from tests.everything import nothing
 from tests.factories import TestRealm, unique
 
@@ -31,13 +31,6 @@ OF_WORKFLOWS = [route for route in ROUTES if "{workflow_id}" in route.path]
 def boss(api: Api, acme: TestRealm) -> Api:
     """The administrator of a realm of the test's own."""
     return api.at(acme)
-
-
-def waiting(realm: TestRealm) -> bool:
-    """Whether a transaction waits for a lock."""
-    query = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
-    with realm.database.owner_engine.begin() as connection:
-        return len(connection.exec_driver_sql(query).all()) == 1
 
 
 # when it may go

@@ -13,6 +13,9 @@ from sqlalchemy import Connection
 from werkzeug import Response
 
 from db.session import Database
+from db.statements.releases import PAGE
+from db.statements.run_changes import lock_run
+from db.statements.runs import lock_workflows
 from db.statements.workflows import lock_workflow
 from engine.core.errors import Refused
 from engine.core.trail import Cause
@@ -37,6 +40,7 @@ from tests.driver import (
     trail_of,
     trigger,
     until,
+    waiting,
     working,
 )
 from tests.endpoints import Endpoint
@@ -150,7 +154,7 @@ def test_enabling_is_audited_with_what_goes_on_and_raises_no_alert(boss: Api, wo
     done(asked(boss, "enable", workflow_id))
     (enabled,) = trail(boss.realm, workflow_id)[len(before) :]
     assert (enabled.type, enabled.category, enabled.actor_id) == ("workflow.enabled", "workflow", boss.realm.admin)
-    assert enabled.details == {"revision": 1, "publisher_id": boss.realm.admin, "runs_released": 3}
+    assert enabled.details == {"revision": 1, "publisher_id": boss.realm.admin}
 
 
 # nothing fires
@@ -515,13 +519,6 @@ def test_every_change_of_a_workflow_is_among_those() -> None:
 # races
 
 
-def waiting(realm: TestRealm, count: int = 1) -> bool:
-    """Whether so many transactions wait for a lock."""
-    query = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
-    with realm.database.owner_engine.begin() as connection:
-        return len(connection.exec_driver_sql(query).all()) == count
-
-
 def enable(realm: TestRealm, workflow_id: str) -> None:
     with realm.database.begin() as connection:
         activation.enable(connection, realm.cause, workflow_id)
@@ -582,12 +579,9 @@ def test_a_run_that_is_cancelled_while_its_workflow_is_enabled_ends_cancelled(bo
     run_id = started(boss, workflow_id, realm.user())
     done(asked(boss, "disable", workflow_id))
     drain(worker, realm)
-    enabling = threading.Thread(target=enable, args=(realm, workflow_id))
     with realm.database.begin() as connection:
         runs.cancel(connection, realm.cause, run_id)
-        enabling.start()
-        until(lambda: waiting(realm))
-    enabling.join()
+        enable(realm, workflow_id)  # which waits for no run, or a worker might wait for it in turn
     assert shown(boss, workflow_id)["state"] == "active"
     drain(worker, realm)
     assert outcome(realm, run_id) == ("cancelled", "cancelled")
@@ -621,10 +615,73 @@ def test_a_workflow_that_is_switched_all_the_time_loses_no_run_and_does_nothing_
         over.set()
         for each in workers:
             each.join()
-    released = [row.details["runs_released"] for row in trail(realm, workflow_id) if row.type == "workflow.enabled"]
-    assert sum(released) > 0
     for run_id, subject in zip(raced, (run_of(realm, run_id).subject_id for run_id in raced), strict=True):
         assert outcome(realm, run_id) == ("succeeded", None)
         assert [row.step_id for row in attempts_of(realm, run_id)] == [*(each["id"] for each in steps), "last"]
         assert [row.type for row in trail(realm, subject)].count("user.suspended") == 1
     assert len(rows(realm.database, "SELECT 1 FROM messages WHERE realm_id = :r", r=realm.id)) == 4 * len(raced)
+
+
+def test_whoever_relies_on_a_workflow_waits_behind_the_one_who_is_about_to_change_it(boss: Api) -> None:
+    """Else workers that are always at it would let nobody disable it."""
+    realm = boss.realm
+    workflow_id = published(boss)
+    passed: list[str] = []
+
+    def change() -> None:
+        with realm.database.begin() as connection:
+            activation.disable(connection, realm.cause, workflow_id)
+            passed.append("disabled")
+
+    def rely() -> None:
+        with realm.database.begin() as connection:
+            lock_workflows(connection, [(realm.id, workflow_id)])
+            passed.append("relied upon")
+
+    threads = [threading.Thread(target=change), threading.Thread(target=rely)]
+    with realm.database.begin() as connection:
+        lock_workflows(connection, [(realm.id, workflow_id)])
+        for count, thread in enumerate(threads, 1):
+            thread.start()
+            until(lambda count=count: waiting(realm, count))  # type: ignore[misc]
+    for thread in threads:
+        thread.join()
+    assert passed == ["disabled", "relied upon"]
+
+
+HELD = "UPDATE workflow_runs SET paused = true, due_at = NULL WHERE realm_id = :realm AND workflow_id = :workflow"
+
+
+def test_runs_that_are_held_in_large_numbers_go_on_a_page_at_a_time_and_wait_for_nobody(boss: Api) -> None:
+    """Not in the transaction that enables: it would hold the workflow, and with it the workers, for as long as that takes."""
+    realm = boss.realm
+    workflow_id = published(boss, step("suspend_user"))
+    raced = many_runs(realm, workflow_id, realm.users(PAGE + 20))
+    done(asked(boss, "disable", workflow_id))
+    owner(realm.database, HELD, realm=realm.id, workflow=workflow_id)
+    with realm.database.begin() as connection:  # somebody is at one of them at this moment
+        lock_run(connection, realm.id, raced[0])
+        done(asked(boss, "enable", workflow_id))
+        assert held_runs(realm, workflow_id) == 20
+        activation.release_held(realm.database)
+        assert held_runs(realm, workflow_id) == 1
+    activation.release_held(realm.database)
+    assert held_runs(realm, workflow_id) == 0
+    query = "SELECT 1 FROM workflows WHERE realm_id = :realm AND releasing"
+    assert rows(realm.database, query, realm=realm.id) == []
+
+
+def test_what_is_held_again_stays_held(boss: Api) -> None:
+    realm = boss.realm
+    workflow_id = published(boss, step("suspend_user"))
+    many_runs(realm, workflow_id, realm.users(3))
+    for verb in ("disable", "enable", "disable"):
+        done(asked(boss, verb, workflow_id))
+    owner(realm.database, HELD, realm=realm.id, workflow=workflow_id)
+    activation.release_held(realm.database)
+    assert held_runs(realm, workflow_id) == 3
+
+
+def held_runs(realm: TestRealm, workflow_id: str) -> int:
+    query = "SELECT 1 FROM workflow_runs WHERE realm_id = :realm AND workflow_id = :workflow AND paused"
+    return len(rows(realm.database, query, realm=realm.id, workflow=workflow_id))

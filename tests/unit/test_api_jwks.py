@@ -131,7 +131,6 @@ def test_two_keys_of_one_id_are_none_but_one_for_encryption_is_no_second() -> No
         {"keys": "x"},
         {"keys": []},
     ],
-    ids=str,
 )
 def test_what_is_no_key_set_holds_no_key(document: Any) -> None:
     assert keys_of(document) == {}

@@ -132,6 +132,14 @@ def upgrade() -> None:
             postgresql_with={"pages_per_range": 32, "autosummarize": "on"},
         )
     op.add_column("workflows", sa.Column("deleted_at", sa.DateTime(timezone=True), nullable=True))
+    op.add_column("workflows", sa.Column("releasing", sa.Boolean(), server_default=sa.text("false"), nullable=False))
+    op.create_index(
+        "workflows_releasing",
+        "workflows",
+        ["realm_id", "id"],
+        unique=False,
+        postgresql_where=sa.text("releasing"),
+    )
     op.drop_constraint("workflows_realm_id_name_key", "workflows", type_="unique")
     op.create_index(
         "workflows_deleted",
