@@ -171,7 +171,7 @@ def test_a_provider_that_answers_nonsense_counts_as_away(name: str, path: str, p
     assert provider.asked == [DESCRIPTION, KEYS][: 1 + (path == KEYS)], "nothing is followed"
 
 
-@pytest.mark.parametrize("keys", [None, {}, "x", [], [5], [KEY.jwk(use="enc")], [KEY.jwk(), KEY.jwk()]], ids=str)
+@pytest.mark.parametrize("keys", [None, {}, "x", [], [5], [KEY.jwk(use="enc")], [KEY.jwk(), KEY.jwk()]])
 def test_a_provider_without_a_key_that_counts_counts_as_away(keys: Any, provider: IdentityProvider) -> None:
     provider.instead[KEYS] = says(200, {"keys": keys})
     away(provider)
