@@ -24,7 +24,7 @@ def test_a_realm_is_made_and_its_administrator_gets_a_token() -> None:
         assert early.returncode == 1
         assert "tenure db status" in early.stderr
         assert "Traceback" not in early.stderr
-        assert tenure(folder, "db", "upgrade").stdout == "applied 0001\n"
+        assert tenure(folder, "db", "upgrade").stdout == "applied 0001, 0002\n"
         assert tenure(folder, "db", "status").returncode == 0
         made = tenure(folder, "realm", "create", "acme", "--admin-email", "root@acme.example")
         assert made.returncode == 0, made.stderr
