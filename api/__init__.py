@@ -27,5 +27,6 @@ paging        pages behind an opaque cursor
 shapes        the kinds of text, numbers and moments that come from outside
 openapi       the document: FastAPI's, with every problem and permission
 contract      `contracts/openapi.v1.json`, generated and checked
+document/     what the document says beyond the routes
 routes/       one resource a file
 """

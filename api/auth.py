@@ -20,12 +20,11 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from fastapi import Depends, Path, Request
-from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from fastapi.dependencies.models import Dependant
 from sqlalchemy import Connection
 
-from api.parts import parts_of
-from api.problems import Problem
-from api.tokens import Audience, Claims, TokenRefused
+from api.admission import claims_of, token_refused
+from api.tokens import Audience, Claims
 from api.transaction import Transaction
 from db.statements.reads_authority import principal_standing, standing
 from engine.core.errors import Refused
@@ -33,10 +32,6 @@ from engine.core.ids import Prefix, is_id
 from engine.core.trail import Cause
 from engine.directory.authority import Authority
 from engine.directory.commands.acting import allow, require_still
-
-_bearer = HTTPBearer(
-    auto_error=False, bearerFormat="JWT", scheme_name="token", description="A JWT of the realm's issuer."
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,39 +54,26 @@ class Caller:
         allow(self.authority, permission, organization_id)
 
 
-class _Verified:
-    """The token's claims: for this audience, and for the realm of the path. Who fails too often is held up (limits.py)."""
+class _Admitted:
+    """The token's claims: for this audience, and for the realm of the path. Looked at before the body (admission.py)."""
 
     def __init__(self, audience: Audience) -> None:
         self.audience = audience
 
-    def __call__(
+    async def __call__(
         self,
         request: Request,
         realm_id: Annotated[str, Path(description="The realm.", examples=["rlm_01jbh0ybgaravg3xcq0zdp2eg0"])],
-        credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)],
     ) -> Claims:
-        parts = parts_of(request)
-        if credentials is None:
-            parts.limits.count_unknown(request.client)
-            raise Problem("unauthenticated", "This needs a bearer token.", headers={"WWW-Authenticate": "Bearer"})
-        try:
-            claims = parts.verifier.verify(credentials.credentials, self.audience)
-        except TokenRefused:
-            raise _token_refused(request) from None
-        request.state.counted_as = f"{claims.realm_id}/{claims.subject_id}"
-        parts.limits.require_few(request.state.counted_as)
-        if claims.realm_id != realm_id:
-            raise Problem("not_found", "This realm does not exist.")
-        if self.audience == "admin" and not claims.is_machine and "mfa" not in claims.methods:
-            raise Problem("mfa_required", "Administration needs a token of a session with a second factor.")
-        return claims
+        return claims_of(request, self.audience)
 
 
 class Declared:
     """What a route wants of its caller. `declares` says it in one word."""
 
     declares: str
+    audience: Audience | None = None
+    """Whose tokens are asked for; None for nobody's."""
 
 
 class _Public(Declared):
@@ -103,11 +85,12 @@ class _Public(Declared):
 
 class _Account(Declared):
     declares = "account"
+    audience = "account"
 
     def __call__(
         self,
         request: Request,
-        claims: Annotated[Claims, Depends(_Verified("account"))],
+        claims: Annotated[Claims, Depends(_Admitted("account"))],
         connection: Transaction,
     ) -> Caller:
         return _caller(request, claims, connection)
@@ -118,6 +101,8 @@ class Permitted(Declared):
 
     `somewhere`: the place shows only from the body or the row, so the route or the verb asks for the exact one.
     """
+
+    audience = "admin"
 
     def __init__(
         self,
@@ -137,7 +122,7 @@ class Permitted(Declared):
     def __call__(
         self,
         request: Request,
-        claims: Annotated[Claims, Depends(_Verified("admin"))],
+        claims: Annotated[Claims, Depends(_Admitted("admin"))],
         connection: Transaction,
     ) -> Iterator[Caller]:
         caller = _caller(request, claims, connection)
@@ -185,17 +170,20 @@ def public() -> Any:
     return Depends(_Public())
 
 
+def declared_by(dependant: Dependant) -> Iterator[Declared]:
+    """What a route declares. Exactly one thing is right."""
+    call: object = dependant.call
+    if isinstance(call, Declared):
+        yield call
+    for inner in dependant.dependencies:
+        yield from declared_by(inner)
+
+
 def _caller(request: Request, claims: Claims, connection: Connection) -> Caller:
     read = principal_standing if claims.is_machine else standing
     rows = read(connection, claims.realm_id, claims.subject_id)
     if not rows or rows[0].state != "active":
-        raise _token_refused(request)
+        raise token_refused(request)
     grants = tuple((row.organization_id, frozenset(row.permissions)) for row in rows if row.permissions is not None)
     kind: Literal["user", "service_principal"] = "service_principal" if claims.is_machine else "user"
     return Caller(claims.realm_id, claims.subject_id, kind, request.state.request_id, Authority(grants))
-
-
-def _token_refused(request: Request) -> Problem:
-    parts_of(request).limits.count_unknown(request.client)
-    challenge = {"WWW-Authenticate": 'Bearer error="invalid_token"'}
-    return Problem("unauthenticated", "The token is not valid here.", headers=challenge)

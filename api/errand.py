@@ -8,9 +8,6 @@ from dataclasses import dataclass, field
 
 from engine.egress.deadline import Deadline
 
-PATIENCE = 1.0
-"""Seconds that a fetch of old keys may take before those whose key is known go on with what there is: it is slow, then."""
-
 MOMENT = 0.2
 """Seconds that a fetch may take to end when its deadline is over."""
 
@@ -21,22 +18,17 @@ class Errand:
 
     deadline: Deadline
     """By then it gives up, and has ended a moment later."""
-    patience: Deadline
     for_a_stranger: bool
     done: threading.Event = field(default_factory=threading.Event)
 
     @classmethod
     def within(cls, timeout: float, *, for_a_stranger: bool) -> Errand:
         """One that has this long, in seconds, from now on."""
-        return cls(Deadline.after(timeout), Deadline.after(min(PATIENCE, timeout)), for_a_stranger)
+        return cls(Deadline.after(timeout), for_a_stranger)
 
     def wait(self) -> None:
         """Until it has ended."""
         self.done.wait(_left(self.deadline) + MOMENT)
-
-    def wait_a_while(self) -> None:
-        """Until it has ended, or has shown itself to be slow."""
-        self.done.wait(_left(self.patience))
 
 
 def _left(deadline: Deadline) -> float:

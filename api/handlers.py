@@ -12,7 +12,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import iter_route_contexts
 from fastapi_problem.handler import ExceptionHandler, new_exception_handler
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
@@ -21,7 +21,7 @@ from api.problems import KINDS, MAX_ERRORS, TYPE, Problem, code_of, error_at
 from db.errors import DatabaseUnavailable
 from engine.core.canonical import path_to
 from engine.core.errors import DefinitionInvalid, Refused, Unavailable
-from engine.core.faults import is_contention, is_outage, message_of
+from engine.core.faults import is_contention, is_outage, message_of, sqlstate
 
 log = logging.getLogger("api")
 
@@ -37,6 +37,14 @@ _OF_STATUS: Mapping[int, str] = {
     413: "content_too_large",
     415: "unsupported_media_type",
 }
+
+
+_TOO_MUCH: Mapping[str, tuple[str, ...]] = {
+    "57014": ("overloaded", "The database did not get this done within the time it has; nothing was changed by it."),
+    "53200": ("unavailable",),
+}
+"""SQLSTATE of a statement that took too long or too much memory -> our code and sentence. No fault of the caller's: another time
+it is done. A worker takes it otherwise (engine/core/faults.py): there it is told of the run."""
 
 
 def install(app: FastAPI) -> None:
@@ -105,7 +113,8 @@ def _database(_: ExceptionHandler, request: Request, error: SQLAlchemyError) -> 
     if is_outage(error):
         return Problem("unavailable")
     log_unexpected(error, request.state.request_id)
-    return Problem("internal_error")
+    state = sqlstate(error) if isinstance(error, DBAPIError) else None
+    return Problem(*_TOO_MUCH.get(state or "", ("internal_error",)))
 
 
 def _http(_: ExceptionHandler, request: Request, error: HTTPException) -> Problem:
@@ -117,7 +126,9 @@ def _http(_: ExceptionHandler, request: Request, error: HTTPException) -> Proble
 def _offered(request: Request) -> str:
     """The methods of all routes of this address. The router names those of the first of them alone."""
     contexts = [each for each in iter_route_contexts(request.app.routes) if each.methods]
-    path = next(each.path for each in contexts if each.path_regex.match(request.scope["path"]))
+    path = next((each.path for each in contexts if each.path_regex.match(request.scope["path"])), None)
+    if path is None:  # no route: the files of the documentation
+        return "GET, HEAD"
     return ", ".join(sorted({method for each in contexts if each.path == path for method in each.methods or ()}))
 
 

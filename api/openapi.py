@@ -7,11 +7,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fastapi import FastAPI
-from fastapi.dependencies.models import Dependant
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute, iter_route_contexts
 
-from api.auth import Declared, Permitted
+from api.auth import Declared, Permitted, declared_by
 from api.document import answers, callers, definition, polish, problems, words
 
 Schema = dict[str, Any]
@@ -48,7 +47,7 @@ def declarations(app: FastAPI) -> Iterator[tuple[str, str, list[Declared]]]:
         route = context.original_route
         if isinstance(route, APIRoute) and route.include_in_schema:
             for method in sorted(route.methods or ()):
-                yield method, str(context.path), list(_declared(context.dependant))
+                yield method, str(context.path), list(declared_by(context.dependant))
 
 
 def described(app: FastAPI) -> Schema:
@@ -109,11 +108,3 @@ def _refusals(operation: Schema, method: str, declared: Declared) -> set[int]:
     if method != "GET" and name not in NEVER_409:
         statuses.add(409)
     return statuses.union(BESIDES.get(name, ()))
-
-
-def _declared(dependant: Dependant) -> Iterator[Declared]:
-    call: object = dependant.call
-    if isinstance(call, Declared):
-        yield call
-    for inner in dependant.dependencies:
-        yield from _declared(inner)

@@ -24,7 +24,9 @@ DIGEST = 9
 """Bytes."""
 
 _POSITION = re.compile(r"[0-9a-z_]{1,64}")
-_NUMBER = re.compile(r"[0-9]{1,18}")
+_NUMBER = re.compile(r"[0-9]{1,19}")
+INT4, INT8 = 2**31 - 1, 2**63 - 1
+"""The largest number of a column: what is compared with it must fit in too."""
 
 A = TypeVar("A", bound=Answer)
 
@@ -54,12 +56,13 @@ def page_of(
     read: Callable[[Any, int], Sequence[Row[Any]]],
     key: str = "id",
     *,
-    by_number: bool = False,
+    most: int | None = None,
 ) -> Page[A]:
     """A page of what `read(after, limit)` gives. `place` names realm and list; `key` is the column that the rows are ordered
-    by, a number if `by_number`. Raises Refused(`validation_failed`) for a cursor that is not of this list."""
+    by: an id or, if `most` is given, a number that is never larger. Raises Refused(`validation_failed`) for a cursor that is not
+    of this list."""
     about = json.dumps([*place, query.model_dump(mode="json", exclude={"limit", "cursor"})])
-    after = None if query.cursor is None else _position(query.cursor, about, by_number)
+    after = None if query.cursor is None else _position(query.cursor, about, most)
     rows = read(after, query.limit + 1)
     items = [kind.model_validate(row) for row in rows[: query.limit]]
     if len(rows) <= query.limit:
@@ -71,17 +74,21 @@ def _cursor(position: str, about: str) -> str:
     return base64.urlsafe_b64encode(_digest(position, about) + position.encode()).decode().rstrip("=")
 
 
-def _position(cursor: str, about: str, by_number: bool) -> str | int:
+def _position(cursor: str, about: str, most: int | None) -> str | int:
     try:
         raw = base64.urlsafe_b64decode(cursor.encode("ascii") + b"=" * (-len(cursor) % 4))
         position = raw[DIGEST:].decode("ascii")
     except ValueError:
         raise _refused() from None
-    form = _NUMBER if by_number else _POSITION
+    form = _POSITION if most is None else _NUMBER
     # Compared as text too: base64 reads several spellings as the same bytes.
     if form.fullmatch(position) is None or _cursor(position, about) != cursor:
         raise _refused()
-    return int(position) if by_number else position
+    if most is None:
+        return position
+    if int(position) > most:
+        raise _refused()
+    return int(position)
 
 
 def _digest(position: str, about: str) -> bytes:

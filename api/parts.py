@@ -16,6 +16,8 @@ from db.session import Database
 from db.settings import DatabaseSettings
 from engine.egress.secrets import Keyring
 
+READERS = 2
+
 
 @dataclass(frozen=True, slots=True)
 class Parts:
@@ -30,6 +32,8 @@ class Parts:
     turns: anyio.CapacityLimiter = field(repr=False)
     """One turn a connection of the pool. A request waits for its turn without a thread: if it waited for a connection in
     one, those that have connections would find no thread to go on with."""
+    readers: anyio.CapacityLimiter = field(repr=False)
+    """Large bodies that are parsed at once: each is many times its size while that lasts, and keeps a core busy."""
 
     @classmethod
     def open(
@@ -54,6 +58,7 @@ class Parts:
             Verifier.of(settings, *_trusted(settings, local)),
             FailureLimits.of(settings),
             anyio.CapacityLimiter(size),
+            anyio.CapacityLimiter(READERS),
         )
 
 

@@ -2,13 +2,13 @@
 
     younger than half their age    they are what there is
     from then on                   fetched again behind the backs of those who ask
-    older than their age           whoever asks waits for that, if not for long (errand.py): a key may have been withdrawn
+    older than their age           whoever asks waits for that: a key may have been withdrawn
     older than the longest         nothing counts: the answer is Unavailable
 
 A key nobody has heard of makes us ask at once, but once in a cool-down, however many such keys come. One fetch is under way at a
 time, in a thread of its own and under one deadline, and a failure is not tried again within the cool-down. So callers can neither
 hammer the issuer through us nor fill our threads: few wait for a strange key, and nobody with a known one waits for an issuer
-that is known to be slow or away.
+that is known to be away; one that is too slow for the deadline is.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class RotatingKeys:
             elif key_id not in held.keys:
                 self._wait_seated(errand)
             elif age >= self._max_age and not self._is_known_away():
-                errand.wait_a_while()
+                errand.wait()
         return self._answer(key_id)
 
     def _answer(self, key_id: str) -> VerifyingKey | None:

@@ -7,17 +7,30 @@ trap 17; FAULTS.md, 39). Hence `scope="function"`, here and in all that depends 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
 from typing import Annotated
 
+import anyio
 from fastapi import Depends, Request
 from sqlalchemy import Connection
 
 from api.parts import parts_of
+from api.problems import Problem
+
+HURRY = timedelta(seconds=2)
+"""How long readiness waits: whoever asks for it asks again."""
 
 
 async def turn(request: Request) -> AsyncIterator[None]:
-    """Wait, without a thread, until a connection of the pool is free."""
-    async with parts_of(request).turns:
+    """Wait, without a thread, until a connection of the pool is free: as long as the pool itself would wait."""
+    async with _turn(request, parts_of(request).database.settings.pool_timeout):
+        yield
+
+
+async def hurried_turn(request: Request) -> AsyncIterator[None]:
+    """The same, but not for long."""
+    async with _turn(request, HURRY):
         yield
 
 
@@ -27,4 +40,30 @@ def transaction(request: Request, turn: Annotated[None, Depends(turn, scope="fun
         yield connection
 
 
+def hurried_transaction(
+    request: Request, turn: Annotated[None, Depends(hurried_turn, scope="function")]
+) -> Iterator[Connection]:
+    """The same, begun soon or not at all."""
+    with parts_of(request).database.begin() as connection:
+        yield connection
+
+
 Transaction = Annotated[Connection, Depends(transaction, scope="function")]
+HurriedTransaction = Annotated[Connection, Depends(hurried_transaction, scope="function")]
+
+
+@asynccontextmanager
+async def _turn(request: Request, within: timedelta) -> AsyncIterator[None]:
+    """Raises Problem("overloaded"): it did not come, or whoever asked has gone meanwhile, and nobody is to wait for that."""
+    turns = parts_of(request).turns
+    try:
+        with anyio.fail_after(within.total_seconds()):
+            await turns.acquire()
+    except TimeoutError:
+        raise Problem("overloaded") from None
+    try:
+        if await request.is_disconnected():
+            raise Problem("overloaded")
+        yield
+    finally:
+        turns.release()

@@ -1,4 +1,5 @@
-"""A realm with one of everything that a path or body of the API can name."""
+"""A realm with everything that a path or body of the API can name: one that is named, and one more, so that every list has a
+second page."""
 
 from __future__ import annotations
 
@@ -32,16 +33,24 @@ class Everything:
 
 def everything(realm: TestRealm) -> Everything:
     """Fill a realm: a run waits for an approval, a member of an organization and its group holds a role in it."""
-    user_id, approver_id = realm.user(), realm.user()
-    organization_id = realm.organization(None, user_id)
+    user_id, approver_id, other_id = realm.user(), realm.user(), realm.user()
+    organization_id = realm.organization(None, user_id, other_id)
+    realm.organization()
     role_id = realm.role()
     assignment_id = realm.grant(user_id, role_id, organization_id)
-    group_id = realm.group(organization_id, roles=[realm.role()], members=[user_id])
+    group_id = realm.group(organization_id, roles=[realm.role(), realm.role()], members=[user_id, other_id])
+    realm.group(organization_id)
     waiting = definition(
         step("approval", approvers=[approver_id]), step("end", id="b"), triggers=[{"type": "manual"}, event()]
     )
     workflow_id = realm.published(waiting)
+    realm.revision(workflow_id, waiting)
+    realm.workflow()
     run_id, _ = realm.run(workflow_id, user_id, organization_id)
+    realm.run(workflow_id, other_id, organization_id)
+    realm.subscription()
+    realm.principal()
+    realm.event("user.suspended", other_id)
     with working(realm.database) as worker:
         drain(worker, realm)
     return Everything(

@@ -3,7 +3,9 @@
 words         the introduction, and what the tags mean
 callers       who may call an operation
 answers       the answers that are a success
-members       what each member and parameter means, and an example of it
+meanings      what each member and parameter means
+samples       an example of each
+kinds         of which kind the ids in answers are
 definition    the contract of definitions and of step calls, as components
 problems      the answers that are no success, with an example of each code
 examples      an example of anything, made of the examples of its members

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from api.document.members import id_of
+from api.document.kinds import id_of
 from engine.core.ids import Prefix
 
 Schema = dict[str, Any]

@@ -8,7 +8,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from api.document.examples import Schema, example_of
-from api.document.members import EXAMPLES, IDS, MEANINGS, OWN_IDS, PARAMETERS, SAME_AS, pattern_of
+from api.document.kinds import IDS, OWN_IDS, SAME_AS, pattern_of
+from api.document.meanings import MEANINGS, PARAMETERS
+from api.document.samples import SAMPLES
 from engine.core.ids import Prefix
 
 _PAGE = re.compile(r"Page_([A-Za-z]+)_$")
@@ -73,13 +75,13 @@ def _identify(schema: Schema, owner: str, name: str) -> None:
 
 
 def _known(schema: Schema, owner: str, name: str) -> list[Any]:
-    """The example that `members` has, if this is a word or a few, and not an object of the same name."""
+    """The example in `samples`, if this is a word or a few, and not an object of the same name."""
     if {"$ref", "properties"} & set(schema):
         return []
     words = next((branch["enum"] for branch in schema.get("anyOf", [schema]) if "enum" in branch), None)
     for key in (f"{owner}.{name}", name):
-        if key in EXAMPLES and (words is None or EXAMPLES[key] in words):
-            return [EXAMPLES[key]]
+        if key in SAMPLES and (words is None or SAMPLES[key] in words):
+            return [SAMPLES[key]]
     return []
 
 

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from api.auth import Caller, permitted
 from api.bodies import StrictRoute
-from api.paging import Page, PageQuery, page_of
+from api.paging import INT8, Page, PageQuery, page_of
 from api.shapes import Answer, At, Document, Moment
 from api.transaction import Transaction
 from db.statements import reads_audit as reads
@@ -55,5 +55,5 @@ def list_audit_events(
         (caller.realm_id, "audit-events"),
         lambda after, limit: reads.audit_page(connection, caller.realm_id, after, limit, **filters),
         "position",
-        by_number=True,
+        most=INT8,
     )

@@ -12,8 +12,9 @@ from api.auth import public
 from api.bodies import StrictRoute
 from api.problems import Problem
 from api.shapes import Answer
-from api.transaction import Transaction
+from api.transaction import HURRY, HurriedTransaction
 from db.migrate import head
+from db.statements.metrics import be_patient_for
 from db.statements.readiness import applied_revision
 
 router = APIRouter(prefix="/health", tags=["health"], route_class=StrictRoute, dependencies=[public()])
@@ -26,14 +27,17 @@ class Health(Answer):
 
 
 @router.get("/live")
+@router.head("/live", include_in_schema=False)
 def is_live() -> Health:
     """The process answers."""
     return Health()
 
 
 @router.get("/ready")
-def is_ready(connection: Transaction) -> Health:
-    """The database answers and has the tables this version needs. 503 otherwise."""
+@router.head("/ready", include_in_schema=False)
+def is_ready(connection: HurriedTransaction) -> Health:
+    """The database answers and has the tables this version needs. 503 otherwise, or when that took longer than two seconds."""
+    be_patient_for(connection, HURRY)
     try:
         applied = applied_revision(connection)
     except ProgrammingError:  # not even the table that says so

@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field
 
 from api.auth import Caller, permitted
 from api.bodies import StrictRoute
-from api.paging import Page, PageQuery, page_of
+from api.paging import INT4, Page, PageQuery, page_of
 from api.routes.workflows import DefinitionBody, WorkflowPath
 from api.shapes import Answer, At, Whole
 from api.transaction import Transaction
@@ -61,7 +61,7 @@ def list_revisions(
         (caller.realm_id, "revisions", workflow_id),
         lambda after, limit: reads.revisions_page(connection, caller.realm_id, workflow_id, after, limit),
         "number",
-        by_number=True,
+        most=INT4,
     )
 
 

@@ -58,7 +58,7 @@ def test_the_sources_product_name_stands_only_in_the_wire_contract() -> None:
 @pytest.mark.parametrize(
     "room",
     [
-        *("db", "db/tables", "db/statements", "api", "flows", "tasks"),
+        *("db", "db/tables", "db/statements", "api", "api/document", "flows", "tasks"),
         *("engine/core", "engine/directory", "engine/egress", "engine/outbox"),
         *("engine/lifecycle", "engine/lifecycle/steps", "engine/lifecycle/selectors"),
     ],

@@ -133,14 +133,14 @@ def test_names_are_unique() -> None:
 
 
 def test_each_operation_names_the_token_that_its_route_asks_for() -> None:
-    declared = {"public": [], "account": [{"account": []}]}
+    declared: dict[str, list[Json]] = {"public": [], "account": [{"account": []}]}
     for method, path, (each,) in declarations(create_app()):
         security = DOCUMENT["paths"][path][method.lower()]["security"]
         assert security == declared.get(each.declares, [{"admin": []}]), f"{method} {path}"
 
 
 def test_every_code_is_exemplified_with_its_own_status() -> None:
-    found = {}
+    found: dict[str, Json] = {}
     for answer in DOCUMENT["components"]["responses"].values():
         for content in answer["content"].values():
             found |= {code: example["value"] for code, example in content["examples"].items()}
@@ -155,14 +155,14 @@ def test_everything_has_an_example_that_its_schema_takes() -> None:
 
 
 def test_every_component_and_every_member_says_what_it_means() -> None:
-    """What is missing here is written in api/document/members.py, or where the member is declared."""
+    """What is missing here is written in api/document/meanings.py, or where the member is declared."""
     silent = [name for name, schema in SCHEMAS.items() if not schema.get("description")]
     silent += [f"{owner}.{name}" for owner, name, schema in members() if not {"description", "$ref"} & set(schema)]
     assert silent == []
 
 
 def test_every_member_has_an_example_of_its_own() -> None:
-    """What is missing here is written in api/document/members.py, or where the member is declared."""
+    """What is missing here is written in api/document/samples.py, or where the member is declared."""
     bare = [f"{owner}.{name}" for owner, name, schema in members() if not says_an_example(schema)]
     assert bare == []
 

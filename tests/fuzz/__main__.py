@@ -20,7 +20,7 @@ from tests.fuzz.tally import Tally
 
 CASES = 5000
 
-BY_THEMSELVES = 4500
+BY_THEMSELVES = 5000
 """Cases of the phases `examples` and `coverage`, about, however many are asked for."""
 OPERATIONS, STEPS = 80, 3
 """About: operations there are, and steps that a scenario has."""
@@ -48,7 +48,7 @@ def main() -> int:
 
 def size_of(cases: int) -> Size:
     """What leads to about so many cases, or a few more."""
-    rest = max(cases - BY_THEMSELVES, 1200)
+    rest = max(cases - BY_THEMSELVES, 1200) * 11 // 10
     return Size(examples=max(rest // 2 // OPERATIONS, 8), scenarios=max(rest // 2 // STEPS, 100))
 
 

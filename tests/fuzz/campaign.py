@@ -39,7 +39,7 @@ class Size:
 def play(database: Database, seed: int, size: Size, told: Callable[[str], None] = lambda _: None) -> Tally:
     """A campaign over a new realm in this database, with a worker at work. `told` hears of the progress."""
     with an_api(database) as api, working(database) as worker:
-        known, approver = peopled(api.realm, worker, 8 if size.whole else 1)
+        known, approver = peopled(api.realm, worker, 14 if size.whole else 1)
         told(f"the realm is peopled: {sum(map(len, known.here.values()))} ids")
         with _at_work(worker):
             return _played(api, approver, seed, size, Aim(known, seed), told)

@@ -61,13 +61,13 @@ def _directory(realm: TestRealm, known: Known) -> None:
 def _groups(realm: TestRealm, known: Known, organizations: list[str], users: list[str]) -> None:
     roles = known.here["rol/organization"]
     for index, organization_id in enumerate(organizations):
-        members = users[index * 8 : index * 8 + 6]
-        above = realm.group(organization_id, roles=roles[:4], members=members[:3])
+        members = users[index * 8 : index * 8 + 12]
+        above = realm.group(organization_id, roles=roles[:4], members=members[:6])
         below = realm.group(organization_id, parent=above, roles=roles[:4], members=members)
         known.add(above, below)
-        known.together["group_id", "user_id"] += [(below, user_id) for user_id in members]
+        known.together["group_id", "user_id"] += [(below, user_id) for user_id in members[6:]]
         known.together["group_id", "role_id"] += [(group, role) for group in (above, below) for role in roles[:4]]
-        known.together["organization_id", "user_id"] += [(organization_id, user_id) for user_id in members]
+        known.together["organization_id", "user_id"] += [(organization_id, user_id) for user_id in members[:6]]
 
 
 def _workflows(realm: TestRealm, known: Known, approver: str, pending: int) -> None:
@@ -85,7 +85,7 @@ def _workflows(realm: TestRealm, known: Known, approver: str, pending: int) -> N
                 activation.disable(connection, realm.cause, workflow_id)
     other = realm.holder(realm.roles["realm-admin"])
     known.untouchable.add(other)
-    for _ in range(12):
+    for _ in range(24):
         draft = realm.workflow()
         known.add(draft)
         for author in (realm.admin, other, other, other):

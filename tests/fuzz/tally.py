@@ -27,6 +27,8 @@ class Tally:
     excused: Counter[str] = field(default_factory=Counter)
     """By reason: failures of checks that are none (excuses.py)."""
     phases: Counter[str] = field(default_factory=Counter)
+    checks: Counter[str] = field(default_factory=Counter)
+    """How often each was asked."""
     told: int = 0
     """How far progress was told."""
 
@@ -54,6 +56,7 @@ class Tally:
             self.phases[phase] += 1
             self.statuses[operation if case.method == case.operation.method.upper() else ""][status] += 1
             for check in checks:
+                self.checks[check.name] += 1
                 if check.status is Status.FAILURE and check.failure_info is not None:
                     said = f"{check.failure_info.failure.message}\n{check.failure_info.code_sample}"
                     self.faults[operation, check.name].append(f"{said}\n{status} {interaction.response.text[:600]}")
@@ -82,6 +85,7 @@ class Tally:
         yield f"{'(another method)':28}{self.statuses[''].total():>6}  {_told(self.statuses[''])}"
         yield f"{'all':28}{self.cases:>6}  {_told(sum(self.statuses.values(), Counter()))}"
         yield "phases: " + ", ".join(f"{name} {count}" for name, count in self.phases.items())
+        yield "checks: " + ", ".join(f"{name} {count}" for name, count in sorted(self.checks.items()))
         for reason, count in sorted(self.excused.items()):
             yield f"excused {count:>5}  {reason}"
         for name, documented in sorted(self.documented.items()):

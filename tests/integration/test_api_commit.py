@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from datetime import timedelta
 
 import httpx
@@ -17,7 +20,7 @@ from api.parts import Parts
 from api.settings import ApiSettings
 from db.session import Database
 from db.settings import DatabaseSettings
-from tests.calling import ISSUER, Api, an_api, caller, problem, serve, the_server
+from tests.calling import ISSUER, PATIENT, Api, an_api, caller, problem, serve, the_server
 from tests.factories import KEYRING, a_realm, unique
 
 
@@ -47,7 +50,12 @@ def refuse_at_commit(database: Database, sqlstate: str) -> None:
 
 @pytest.mark.parametrize(
     ("sqlstate", "status", "code"),
-    [("P0001", 500, "internal_error"), ("40001", 503, "contention"), ("57P01", 503, "unavailable")],
+    [
+        ("P0001", 500, "internal_error"),
+        ("40001", 503, "contention"),
+        ("57P01", 503, "unavailable"),
+        ("53200", 503, "unavailable"),
+    ],
 )
 def test_a_commit_that_fails_is_never_answered_as_done(
     api: Api, database: Database, sqlstate: str, status: int, code: str
@@ -74,6 +82,23 @@ def test_a_waiting_lock_ends_as_contention_and_changes_nothing(api: Api, databas
     assert answer.headers["retry-after"] == "1"
     assert api.post(f"/users/{ada}/suspend").json()["state"] == "suspended"
     impatient.close()
+
+
+def test_a_statement_that_takes_too_long_is_answered_as_what_passes(
+    api: Api, database: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    short = database.settings.model_copy(update={"statement_timeout": timedelta(milliseconds=100)})
+    hasty = Database(database.owner_url, database.app_url, short)
+    the_server()[0].state.parts = Parts.open(ApiSettings(), hasty, KEYRING, ISSUER)
+    with database.owner_engine.begin() as connection:
+        connection.execute(text("LOCK TABLE roles IN ACCESS EXCLUSIVE MODE"))
+        answer = api.get("/roles")
+    refused = problem(answer, 503, "overloaded")
+    assert refused["detail"].startswith("The database did not get this done")
+    assert answer.headers["retry-after"] == "1"
+    assert f"{answer.headers['x-request-id']} failed: QueryCanceled 57014" in caplog.text
+    assert api.get("/roles").status_code == 200
+    hasty.close()
 
 
 def test_an_error_nobody_expected_says_nothing_and_is_logged_without_what_was_sent(
@@ -128,7 +153,7 @@ def test_a_database_without_tables_is_not_ready(empty_database: Database) -> Non
 def test_more_callers_than_connections_all_get_their_turn(database: Database) -> None:
     """Waiting for a connection in a thread would leave no thread to those who have one."""
     settings = database.settings.model_copy(
-        update={"pool_size": 2, "pool_overflow": 0, "pool_timeout": timedelta(seconds=1)}
+        update={"pool_size": 2, "pool_overflow": 0, "pool_timeout": timedelta(seconds=20)}
     )
     small = Database(database.owner_url, database.app_url, settings)
     app, base_url = the_server()
@@ -139,6 +164,79 @@ def test_more_callers_than_connections_all_get_their_turn(database: Database) ->
         answers = list(threads.map(lambda _: new_user(api).status_code, range(60)))
     small.close()
     assert answers == [201] * 60
+
+
+@contextmanager
+def one_connection(database: Database, pool_timeout: timedelta) -> Iterator[tuple[Parts, str]]:
+    """The parts of an API that has one connection, and its address."""
+    settings = {"pool_size": 1, "pool_overflow": 0, "pool_timeout": pool_timeout}
+    small = Database(database.owner_url, database.app_url, database.settings.model_copy(update=settings))
+    app, base_url = the_server()
+    parts = app.state.parts = Parts.open(PATIENT, small, KEYRING, ISSUER)
+    yield parts, base_url
+    small.close()
+
+
+def test_a_turn_that_does_not_come_is_not_waited_for_without_end(api: Api, database: Database) -> None:
+    ada = api.realm.user()
+    with (
+        one_connection(database, timedelta(seconds=1)),
+        ThreadPoolExecutor(1) as threads,
+        database.begin() as connection,
+    ):
+        connection.execute(text("SELECT 1 FROM users WHERE id = :id FOR UPDATE"), {"id": ada})
+        holding = threads.submit(api.post, f"/users/{ada}/suspend")
+        _until_somebody_waits_for_a_lock(database)
+        problem(api.get("/users"), 503, "overloaded")
+        connection.rollback()
+        assert holding.result(30).status_code == 200
+        assert api.get("/users").status_code == 200
+
+
+def test_readiness_does_not_wait_long_for_its_turn_or_its_answer(api: Api, database: Database) -> None:
+    ada = api.realm.user()
+    patient = timedelta(seconds=60)
+    with one_connection(database, patient), ThreadPoolExecutor(1) as threads, database.begin() as connection:
+        connection.execute(text("SELECT 1 FROM users WHERE id = :id FOR UPDATE"), {"id": ada})
+        holding = threads.submit(api.post, f"/users/{ada}/suspend")
+        _until_somebody_waits_for_a_lock(database)
+        problem(api.client.get("/health/ready", timeout=4), 503, "overloaded")
+        connection.rollback()
+        assert holding.result(30).status_code == 200
+    with one_connection(database, patient), database.owner_engine.begin() as connection:
+        connection.execute(text("LOCK TABLE alembic_version IN ACCESS EXCLUSIVE MODE"))
+        problem(api.client.get("/health/ready", timeout=4), 503, "overloaded")
+
+
+def test_what_was_asked_by_who_has_hung_up_while_they_waited_is_not_begun(api: Api, database: Database) -> None:
+    ada = api.realm.user()
+    with (
+        one_connection(database, timedelta(seconds=25)) as (parts, base_url),
+        ThreadPoolExecutor(1) as threads,
+        database.begin() as connection,
+    ):
+        connection.execute(text("SELECT 1 FROM users WHERE id = :id FOR UPDATE"), {"id": ada})
+        holding = threads.submit(api.post, f"/users/{ada}/suspend")
+        _until_somebody_waits_for_a_lock(database)
+        waiting = [_asking(api, base_url, f"late-{number}") for number in range(20)]
+        _until(lambda: parts.turns.statistics().tasks_waiting == 20, "they do not wait")
+        for each in waiting[:19]:
+            each.close()
+        assert api.client.get("/health/live").status_code == 200, "it has seen them go"
+        connection.rollback()
+        assert holding.result(30).status_code == 200
+        assert waiting[19].recv(12) == b"HTTP/1.1 201"
+        assert [each["name"] for each in api.get("/organizations").json()["items"]] == ["late-19"]
+        waiting[19].close()
+
+
+def _asking(api: Api, base_url: str, name: str) -> socket.socket:
+    """A connection over which an organization of that name was asked for."""
+    url, body = httpx.URL(base_url), json.dumps({"name": name})
+    head = f"POST {api.url('/organizations')} HTTP/1.1\r\nHost: api\r\nAuthorization: Bearer {api.token}\r\n"
+    connection = socket.create_connection((url.host, url.port or 0), timeout=30)
+    connection.sendall(f"{head}Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
+    return connection
 
 
 Act = Callable[[Api], httpx.Response]
@@ -174,9 +272,17 @@ def _until_somebody_waits_for_a_lock(database: Database) -> None:
     waiting = text(
         "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
     )
-    deadline = time.monotonic() + 20
     with database.owner_engine.connect() as connection:
-        while connection.execute(waiting).scalar_one() == 0:
-            assert time.monotonic() < deadline, "nobody waits"
+
+        def somebody_waits() -> bool:
             connection.rollback()
-            time.sleep(0.01)
+            return bool(connection.execute(waiting).scalar_one())
+
+        _until(somebody_waits, "nobody waits")
+
+
+def _until(holds: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + 20
+    while not holds():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.01)

@@ -99,6 +99,13 @@ class Served:
     server: uvicorn.Server
     api: Api
 
+    @property
+    def create(self) -> bytes:
+        """The head of a request of the administrator that has a body. A stranger's is not waited for."""
+        api = self.api
+        head = f"POST {api.url('/users')} HTTP/1.1\r\nAuthorization: Bearer {api.token}\r\n"
+        return head.encode() + HOST + b"Content-Type: application/json\r\n"
+
     @contextmanager
     def connected(self, *sent: bytes) -> Iterator[Line]:
         """A connection over which this was sent."""
@@ -182,12 +189,12 @@ def test_a_head_that_began_behind_another_request_has_a_deadline_too(hasty: Serv
     ids=["announced", "chunked"],
 )
 def test_a_body_has_one_deadline_for_all_of_it(hasty: Served, framed: bytes, piece: bytes) -> None:
-    with hasty.connected(CREATE, framed, piece) as line, line.trickling(piece):
+    with hasty.connected(hasty.create, framed, piece) as line, line.trickling(piece):
         line.require_refused(408, "request_timeout")
 
 
 def test_a_body_that_was_asked_for_and_does_not_come_is_not_waited_for(hasty: Served) -> None:
-    with hasty.connected(CREATE, b"Expect: 100-continue\r\nContent-Length: 5\r\n\r\n") as line:
+    with hasty.connected(hasty.create, b"Expect: 100-continue\r\nContent-Length: 5\r\n\r\n") as line:
         assert line.reader.read(25) == b"HTTP/1.1 100 Continue\r\n\r\n"
         line.require_refused(408, "request_timeout")
 
@@ -208,12 +215,12 @@ def test_the_rest_of_a_body_that_comes_late_does_not_keep_a_connection(hasty: Se
 
 def test_a_connection_outlives_many_requests_with_bodies(hasty: Served) -> None:
     body = b'{"email": 1}'
-    request = CREATE + b"Content-Length: %d\r\n\r\n" % len(body) + body
+    request = hasty.create + b"Content-Length: %d\r\n\r\n" % len(body) + body
     with hasty.connected() as line:
         for _ in range(3):
             line.send(request[:-4])
             line.send(request[-4:])
-            problem(line.told(), 401, "unauthenticated")
+            problem(line.told(), 422, "validation_failed")
 
 
 def test_work_that_takes_longer_than_a_head_or_a_body_may_is_done(hasty: Served, module_database: Database) -> None:
@@ -227,6 +234,22 @@ def test_work_that_takes_longer_than_a_head_or_a_body_may_is_done(hasty: Served,
         assert answer.result(FAULT).status_code == 200
 
 
+def test_a_turn_may_be_waited_for_longer_than_a_body(module_database: Database) -> None:
+    settings = module_database.settings.model_copy(update={"pool_size": 1, "pool_overflow": 0})
+    small = Database(module_database.owner_url, module_database.app_url, settings)
+    with a_served(small, HASTY) as served, ThreadPoolExecutor(2) as threads, module_database.begin() as connection:
+        user = served.api.realm.user()
+        connection.execute(text("SELECT 1 FROM users WHERE id = :id FOR UPDATE"), {"id": user})
+        answers = [threads.submit(served.api.patch, f"/users/{user}", {"display_name": "Ada"})]
+        until(lambda: len(served.server.server_state.tasks) == 1, "it is not at work")
+        answers.append(threads.submit(served.api.get, "/users"))
+        with suppress(TimeoutError):
+            answers[1].result(1.5 * A_SECOND.total_seconds())
+        connection.rollback()
+        assert [each.result(FAULT).status_code for each in answers] == [200, 200]
+    small.close()
+
+
 def test_a_caller_who_does_not_read_is_let_go(hasty: Served) -> None:
     with hasty.connected(*[b"GET /openapi.json HTTP/1.1\r\n" + HOST + b"\r\n"] * 100) as line:
         assert line.reader.read(4) == b"HTTP"
@@ -236,7 +259,9 @@ def test_a_caller_who_does_not_read_is_let_go(hasty: Served) -> None:
 def slow_callers(served: Served, stack: ExitStack) -> list[Line]:
     """150 of whose heads and 50 of whose bodies one byte has come."""
     slow = [stack.enter_context(served.connected(b"G")) for _ in range(150)]
-    return slow + [stack.enter_context(served.connected(CREATE, b"Content-Length: 9\r\n\r\n{")) for _ in range(50)]
+    return slow + [
+        stack.enter_context(served.connected(served.create, b"Content-Length: 9\r\n\r\n{")) for _ in range(50)
+    ]
 
 
 def test_slow_callers_are_in_nobodys_way(module_database: Database) -> None:
@@ -261,7 +286,7 @@ def test_slow_callers_all_go_and_meanwhile_others_are_answered(hasty: Served) ->
 def test_when_there_are_too_many_who_has_kept_us_waiting_longest_goes(module_database: Database) -> None:
     with a_served(module_database, PATIENT.model_copy(update={"max_connections": 5})) as served, ExitStack() as stack:
         silent = [stack.enter_context(served.connected(b"G")) for _ in range(20)]
-        slow = [stack.enter_context(served.connected(CREATE, b"Content-Length: 9\r\n\r\n{")) for _ in range(20)]
+        slow = [stack.enter_context(served.connected(served.create, b"Content-Length: 9\r\n\r\n{")) for _ in range(20)]
         assert served.api.get("/users").status_code == 200
         for each in silent:
             each.require_closed()
@@ -366,7 +391,7 @@ def test_a_server_that_is_stopped_tells_those_it_still_waits_for(module_database
     with (
         a_served(module_database, PATIENT) as served,
         served.connected(b"G") as head,
-        served.connected(CREATE, b"Content-Length: 9\r\n\r\n{") as body,
+        served.connected(served.create, b"Content-Length: 9\r\n\r\n{") as body,
         served.connected(*[b"GET /openapi.json HTTP/1.1\r\n" + HOST + b"\r\n"] * 100) as answer,
     ):
         until(lambda: all(served.holds(line) for line in (head, body, answer)), "they are not connected")

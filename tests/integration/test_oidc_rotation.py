@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import pytest
 
@@ -47,15 +49,14 @@ def counts(keys: RotatingKeys, key: SigningKey) -> bool:
     return keys.find(key.id) is not None
 
 
-def nobody_waits(keys: RotatingKeys, monkeypatch: pytest.MonkeyPatch, clock: Clock, seconds: float) -> None:
-    """When so much time has passed, A goes on counting at once, though a fetch is under way that nobody is impatient with."""
-    monkeypatch.setattr("api.errand.PATIENCE", 30)
+def nobody_waits(keys: RotatingKeys, clock: Clock, seconds: float) -> None:
+    """When so much time has passed, A goes on counting at once, though a fetch is under way that has much time left."""
     clock.advance(seconds)
     for _ in range(50):
         assert counts(keys, A)
     errand = keys._errand
     assert errand is not None
-    assert not errand.patience.is_over
+    assert not errand.deadline.is_over
 
 
 def settle(keys: RotatingKeys) -> None:
@@ -115,14 +116,30 @@ def test_all_who_come_with_a_withdrawn_key_are_refused(
         assert not any(pool.map(lambda _: counts(keys, A), range(40)))
 
 
-def test_keys_in_use_are_fetched_anew_before_anybody_has_to_wait(
-    provider: IdentityProvider, clock: Clock, monkeypatch: pytest.MonkeyPatch
+def test_a_withdrawn_key_is_not_let_pass_because_the_provider_takes_its_time(
+    provider: IdentityProvider, clock: Clock
 ) -> None:
     keys = rotating(provider, clock, timeout=30)
     assert counts(keys, A)
     go = threading.Event()
     provider.instead[KEYS] = says_when_told(go, says(200, {"keys": [B.jwk()]}))
-    nobody_waits(keys, monkeypatch, clock, MAX_AGE / 2)
+    clock.advance(LONGEST - 1)
+    with ThreadPoolExecutor(5) as pool:
+        found = [pool.submit(counts, keys, A) for _ in range(5)]
+        for each in found:
+            with suppress(TimeoutError):
+                each.result(0.3)
+        go.set()
+        assert not any(each.result() for each in found)
+    assert provider.fetches == 2
+
+
+def test_keys_in_use_are_fetched_anew_before_anybody_has_to_wait(provider: IdentityProvider, clock: Clock) -> None:
+    keys = rotating(provider, clock, timeout=30)
+    assert counts(keys, A)
+    go = threading.Event()
+    provider.instead[KEYS] = says_when_told(go, says(200, {"keys": [B.jwk()]}))
+    nobody_waits(keys, clock, MAX_AGE / 2)
     go.set()
     settle(keys)
     assert counts(keys, B)
@@ -245,7 +262,7 @@ def test_a_slow_provider_is_away_when_its_time_is_up(provider: IdentityProvider,
     assert counts(keys, A)
 
 
-def test_a_slow_provider_holds_up_nobody_whose_key_is_known(provider: IdentityProvider, clock: Clock) -> None:
+def test_a_slow_provider_holds_up_nobody_whose_key_is_known_and_young(provider: IdentityProvider, clock: Clock) -> None:
     keys = rotating(provider, clock, timeout=30)
     assert counts(keys, A)
     provider.instead[KEYS] = provider.drips
@@ -256,7 +273,11 @@ def test_a_slow_provider_holds_up_nobody_whose_key_is_known(provider: IdentityPr
 
     stranger = threading.Thread(target=come_with_a_strange_key)
     stranger.start()
-    for age in (0, MAX_AGE / 2, MAX_AGE):  # of which the last waits for PATIENCE, once
+    deadline = time.monotonic() + 20
+    while provider.fetches < 2:
+        assert time.monotonic() < deadline, "nobody asks the provider"
+        time.sleep(0.01)
+    for age in (0, MAX_AGE / 2):
         clock.advance(age)
         for _ in range(50):
             assert counts(keys, A)
@@ -266,9 +287,7 @@ def test_a_slow_provider_holds_up_nobody_whose_key_is_known(provider: IdentityPr
     stranger.join()
 
 
-def test_a_provider_known_to_be_slow_is_not_waited_for_again(
-    provider: IdentityProvider, clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_provider_known_to_be_slow_is_not_waited_for_again(provider: IdentityProvider, clock: Clock) -> None:
     keys = rotating(provider, clock, timeout=30)
     assert counts(keys, A)
     provider.instead[KEYS] = provider.hangs_up
@@ -276,7 +295,7 @@ def test_a_provider_known_to_be_slow_is_not_waited_for_again(
     assert counts(keys, A)
     settle(keys)
     provider.instead[KEYS] = provider.drips
-    nobody_waits(keys, monkeypatch, clock, COOL_DOWN)
+    nobody_waits(keys, clock, COOL_DOWN)
 
 
 def test_whatever_goes_wrong_in_a_fetch_is_no_end_to_fetching(clock: Clock) -> None:
