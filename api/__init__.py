@@ -10,6 +10,7 @@ limits        how often a caller may fail
 measured      a layer around all others that counts requests
 metrics       what a process tells Prometheus
 figures       what the database tells it
+admission     the token, looked at before the body
 bodies        every JSON body is read here, strictly
 problems      every answer that is not a success: RFC 9457 with stable codes
 handlers      which problem answers which failure

@@ -40,11 +40,11 @@ class Aim:
         self.known = known
         self.random = Random(seed)
         self._hosts = 0
-        self._sure = True
+        self._sure, self._spares = True, False
 
     def before(self, context: HookContext, case: Case[Any], kwargs: dict[str, Any]) -> None:
         """Aim a case, in place."""
-        self._sure = self._chance(SURE)
+        self._sure, self._spares = self._chance(SURE), case.method.upper() != "GET"
         self._path(case.path_parameters)
         self._cursor(case)
         for name, value in list(case.query.items()):
@@ -52,8 +52,6 @@ class Aim:
         if isinstance(case.body, dict | list):
             case.body = self._aimed("", case.body, case.path_parameters)
         self._key(case.headers)
-        if case.method.upper() != "GET":
-            self._spare(case)
 
     def after(self, context: HookContext, case: Case[Any], response: Response) -> None:
         """Learn from an answer."""
@@ -89,7 +87,7 @@ class Aim:
             return self._number(beside.get("workflow_id"))
         if not isinstance(value, str):
             return value
-        if self._is_new(value):
+        if self._is_new(value) or (self._spares and value in self.known.untouchable and name != "approvers"):
             return self._id(name, value, beside)
         if name in WORDS and DURATION.fullmatch(value) and self._meant():
             return self.random.choice(WORDS[name])
@@ -110,7 +108,7 @@ class Aim:
         pool = self.known.here.get(f"rol/{_boundary(name, beside)}") if value.startswith("rol_") else None
         if self._meant():
             return self.random.choice(pool or self.known.here.get(value[:3]) or [value])
-        if self._chance(0.5):
+        if self._chance(0.5) or value in self.known.untouchable:
             return self.random.choice(self.known.elsewhere.get(value[:3]) or [value])
         return value
 
@@ -118,13 +116,6 @@ class Aim:
         """The same keys again and again."""
         if re.fullmatch(r"[\x21-\x7e]{1,128}", str(headers.get("Idempotency-Key", ""))) and self._meant():
             headers["Idempotency-Key"] = f"key-{self.random.randrange(20)}"
-
-    def _spare(self, case: Case[Any]) -> None:
-        """Whoever calls goes on being able to."""
-        for name, value in list(case.path_parameters.items()):
-            if value in self.known.untouchable:
-                pool = [id_ for id_ in self.known.here[value[:3]] if id_ not in self.known.untouchable]
-                case.path_parameters[name] = self.random.choice(pool)
 
     def _is_new(self, value: object) -> bool:
         """Made up, not told by an answer before."""

@@ -30,7 +30,7 @@ class Known:
     cursors: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     """By operation."""
     untouchable: set[str] = field(default_factory=set)
-    """Whoever calls and what lets them: nothing is done to these."""
+    """Whoever calls and what lets them: nothing is done to these, so that they go on being able to."""
     seen: set[str] = field(default_factory=set)
     """Everything that stood in an answer, or is known from the beginning."""
 
