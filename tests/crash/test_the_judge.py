@@ -86,7 +86,10 @@ PLANTS: dict[str, list[str]] = {
         A_STRANGER,
         f"UPDATE workflow_runs SET lease_expires_at = now(), due_at = now() WHERE {WAITING}",
     ],
-    "lost_runs": [f"UPDATE workflow_runs SET due_at = NULL WHERE {WAITING}"],
+    "lost_runs": [
+        "ALTER TABLE workflow_runs DROP CONSTRAINT unfinished_is_due_or_paused",
+        f"UPDATE workflow_runs SET due_at = NULL WHERE {WAITING}",
+    ],
     "messages_and_steps_differ": ["DELETE FROM messages"],
     "moves_off_the_table": [f"UPDATE workflow_runs SET state = 'pending' WHERE {WAITING}"],
     "moves_without_a_lease": [HELD, A_STRANGER, f"UPDATE workflow_runs SET state = 'running' WHERE {WAITING}"],
